@@ -1,0 +1,34 @@
+# The two commands are `make run` and `make test`; each sets up all that it needs in .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+# Idle OpenMP threads must not spin on a core that another one needs.
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: run test test-all lint clean
+
+run: .venv/installed-compare
+	$(BIN)/ringconv compare
+
+test: lint
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: lint
+	$(BIN)/python -m pytest -q -n 2
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch alone comes first, so that nothing else can choose a version of it.
+.venv/installed-torch: constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch numpy
+	touch $@
+
+.venv/installed-%: .venv/installed-torch pyproject.toml
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
+	touch $@
+
+clean:
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis
