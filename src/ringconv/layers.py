@@ -157,7 +157,8 @@ class _GMRConvNd(nn.Module):
             normalize=normalize,
             spacing=None if spacing is None else tuple(float(step) for step in spacing),
         )
-        self.geometry.warn_of_empty_rings(stacklevel=3)
+        if rings is not None:
+            self.geometry.warn_of_empty_rings(stacklevel=3)
         self.rings = self.geometry.rings
         self.sigma = sigma
         self.init = init
@@ -236,7 +237,7 @@ class _GMRConvNd(nn.Module):
         if prefix + other in state_dict:
             error_msgs.append(
                 f'"{prefix}{other}" holds log sigma in {units}, but this layer (sampling={self.geometry.sampling!r})'
-                f" takes it in {own_units}: the two are different kernels. Build the layer with the sampling that it was"
+                f" takes it in {own_units}: the two are different kernels. Build the layer with the sampling it was"
                 " trained with."
             )
         super()._load_from_state_dict(
@@ -281,7 +282,8 @@ class _GMRConvNd(nn.Module):
                 f"{type(self).__name__} takes {self._dimensions + 2} dimensions, or {self._dimensions + 1} without a"
                 f" batch, got an input of shape {tuple(input.shape)}"
             )
-        if not torch.compiler.is_compiling():
+        eager = not torch.compiler.is_compiling()
+        if eager:
             self._check_stride(input.shape[-self._dimensions :])
         batched = input if input.dim() == self._dimensions + 2 else input.unsqueeze(0)
         if batched.shape[1] != self.in_channels:
@@ -293,6 +295,8 @@ class _GMRConvNd(nn.Module):
             )
         else:
             y = dense_conv(batched, self.kernel(), self.bias, self._options)
+        if eager:
+            y = _in_memory_format_of(batched, y)
         return y if input.dim() == self._dimensions + 2 else y.squeeze(0)
 
     def _shape(self) -> LayerShape:
@@ -432,6 +436,15 @@ def _without_autocast(like: Tensor) -> contextlib.AbstractContextManager[Any]:
     if device == "meta" or not torch.is_autocast_enabled(device):
         return contextlib.nullcontext()
     return torch.autocast(device, enabled=False)
+
+
+def _in_memory_format_of(x: Tensor, y: Tensor) -> Tensor:
+    """``y`` in channels_last if ``x`` is, as torch's convolutions return it."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if x.dim() not in formats or x.is_contiguous():
+        return y
+    memory_format = formats[x.dim()]
+    return y.contiguous(memory_format=memory_format) if x.is_contiguous(memory_format=memory_format) else y
 
 
 def _check_positive_int(name: str, value: object) -> None:

@@ -29,6 +29,9 @@ FWHM = 2.355
 
 SIGMA_MIN = 1e-2
 
+_RELEASE_SQRT_2PI = 2.5066
+"""sqrt(2 pi), as the authors' package rounds it; ``sampling="binned"`` reproduces that."""
+
 _RADIAL_STEP = 1 / 128
 """Bin width, in pixels, of the radial quadrature behind ``sampling="area"``: below SIGMA_MIN, so that the midpoint
 rule resolves the narrowest ring."""
@@ -146,7 +149,7 @@ class RingGeometry:
         )
 
     def basis(self, log_sigma: Tensor | None = None) -> Tensor:
-        """M_G, (n, *kernel_size), at ``log_sigma`` (n,) and in its dtype; by default at the initial sigma in float64."""
+        """M_G, (n, *kernel_size), at ``log_sigma`` (n,) and in its dtype; by default the initial one in float64."""
         if log_sigma is None:
             log_sigma = torch.full((self.rings,), self.initial_log_sigma, dtype=torch.float64)
         tables = self.tables(log_sigma.dtype, log_sigma.device)
@@ -199,7 +202,7 @@ def orbit_values(geometry: RingGeometry, tables: RingTables, log_sigma: Tensor |
             exponent = exponent - exponent.detach().amax(-1, keepdim=True)
         values = exponent.exp()
         if geometry.sampling == "binned":
-            values = values / (sigma * math.sqrt(2 * math.pi))
+            values = values / (sigma * _RELEASE_SQRT_2PI)
         if tables.mixing is not None:
             values = values @ tables.mixing
     if geometry.normalize:

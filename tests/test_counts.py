@@ -1,0 +1,53 @@
+"""Exact parameter counts of GMR-ResNet-18 and of every row of the paper's ablations."""
+
+import warnings
+
+import pytest
+import torch
+
+from ringconv import EquivarianceWarning
+from tests.networks import gmr_resnet18
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 3_996_685),
+        ({"kernel_size": (3, 3, 3, 3)}, 2_628_589),
+        ({"kernel_size": (5, 5, 5, 5)}, 3_849_213),
+        ({"kernel_size": (7, 7, 7, 7)}, 5_069_837),
+        ({"kernel_size": (9, 9, 9, 9)}, 6_290_461),
+        ({"kernel_size": (11, 11, 9, 9)}, 6_364_197),
+        ({"kernel_size": (11, 9, 7, 5)}, 4_242_453),
+        ({"kernel_size": (7, 7, 5, 5)}, 3_922_949),
+        ({"rings": (5, 5, 4, 4)}, 5_143_573),
+        ({"rings": (6, 6, 3, 3)}, 4_070_421),
+        ({"rings": (7, 7, 5, 5)}, 6_437_933),
+        ({"circular": False}, 5_217_502),
+        ({"circular": False, "sigma": None}, 5_217_418),
+        ({"sigma": None}, 3_996_618),
+        ({"sigma": "fixed"}, 3_996_618),
+        ({"circular": False, "sigma": "channel"}, 10_248_074),
+        ({"sigma": "channel"}, 7_806_474),
+        ({"width": 8}, 64_197),
+        ({"width": 16}, 252_733),
+        ({"width": 32}, 1_003_053),
+        ({"width": 96}, 8_980_973),
+    ],
+)
+def test_parameter_counts(options, count):
+    # The meta device allocates nothing: only shapes matter here.
+    with torch.device("meta"):
+        network = gmr_resnet18(**options)
+    assert sum(p.numel() for p in network.parameters()) == count
+
+
+@pytest.mark.parametrize("side", [32, 33, 40, 50])
+def test_the_network_is_invariant_at_every_size(side):
+    network = gmr_resnet18(width=8).double().eval()
+    x = torch.randn(2, 3, side, side, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EquivarianceWarning)
+        y = network(x)
+    for turned in (x.rot90(1, (2, 3)), x.rot90(2, (2, 3)), x.flip(2), x.flip(3), x.transpose(2, 3)):
+        torch.testing.assert_close(network(turned), y, rtol=1e-10, atol=1e-12)
