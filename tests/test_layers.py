@@ -551,3 +551,51 @@ def test_the_core_imports_torch_and_numpy_only():
         "assert not extra, extra\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# -- the basis kept in eval
+
+
+def test_the_kept_basis_is_never_stale():
+    layer, other = (GMRConv2d(4, 8, 9, padding=4, sampling="area").eval() for _ in range(2))
+    other.log_sigma.data.add_(0.5)
+    x = torch.randn(1, 4, 9, 9)
+
+    def fresh():
+        return copy.deepcopy(layer).train()(x)
+
+    @torch.no_grad()
+    def check():
+        torch.testing.assert_close(layer(x), fresh(), rtol=0, atol=0)
+
+    check()
+    layer.load_state_dict(other.state_dict())
+    check()
+    layer.log_sigma.data.mul_(0.5)  # invisible to autograd's version counter
+    check()
+    layer(x).sum().backward()
+    torch.optim.SGD(layer.parameters(), lr=0.1).step()
+    check()
+    layer.double().float()
+    check()
+    with torch.inference_mode():
+        check()
+
+
+def test_the_basis_is_kept_in_eval_only(monkeypatch):
+    layer = GMRConv2d(4, 8, 9, padding=4)
+    calls = []
+    monkeypatch.setattr(ringconv.layers, "orbit_values", lambda *a: calls.append(1) or ringconv.rings.orbit_values(*a))
+    x = torch.randn(1, 4, 9, 9)
+    with torch.no_grad():
+        layer(x), layer(x)
+        assert len(calls) == 2
+        layer.eval()
+        layer(x), layer(x), layer(x)
+        assert len(calls) == 3
+        values = {name: p.detach() for name, p in layer.named_parameters()}
+        torch.func.functional_call(layer, values, (x,))
+        assert len(calls) == 4
+    layer(x).sum().backward()  # with a gradient to sigma the values are computed anew
+    assert layer.log_sigma.grad is not None
+    assert len(calls) == 5

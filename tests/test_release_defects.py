@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ringconv import EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d
-from tests.networks import gmr_resnet18
+from ringconv.models import gmr_resnet
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_11_loading_in_eval_takes_effect(x):
 
 
 def test_12_eval_holds_no_dense_kernels():
-    network = gmr_resnet18(width=16).eval()
+    network = gmr_resnet(width=16).eval()
     network(torch.randn(1, 3, 32, 32))
 
     def floats_held(module):

@@ -164,6 +164,7 @@ class _GMRConvNd(nn.Module):
         self.init = init
         self.method = method
         self._warned_of_stride = False
+        self._kept: tuple[Tensor, Tensor] | None = None
 
         parameter = {"device": device, "dtype": dtype}
         per_pair = (out_channels, in_channels // groups, self.rings)
@@ -215,6 +216,7 @@ class _GMRConvNd(nn.Module):
         tables = self.geometry.tables(dtype, self.weight.device)
         for name, table in zip(_TABLE_BUFFERS, tables, strict=True):
             setattr(self, name, table)
+        self._kept = None
         if self.sigma == "fixed" and self.geometry.gaussian:
             nn.init.constant_(getattr(self, self._sigma_name), self.geometry.initial_log_sigma)
 
@@ -249,12 +251,33 @@ class _GMRConvNd(nn.Module):
     def _orbit_values(self, *, shared: bool = False) -> Tensor:
         """(n, orbits), or (out, in / groups, n, orbits) for ``sigma="channel"`` unless ``shared``."""
         log_sigma: Tensor | None = getattr(self, self._sigma_name)
-        if log_sigma is not None:
-            if shared and log_sigma.dim() > 1:
-                log_sigma = log_sigma[0, 0]
-            log_sigma = log_sigma.to(self._taps_per_orbit.dtype)
         tables = RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
-        return orbit_values(self.geometry, tables, log_sigma)
+        if log_sigma is None:
+            return orbit_values(self.geometry, tables, None)
+        if shared and log_sigma.dim() > 1:
+            log_sigma = log_sigma[0, 0]
+        if not self._may_keep(log_sigma):
+            return orbit_values(self.geometry, tables, log_sigma.to(tables.taps_per_orbit.dtype))
+        if self._kept is None or not torch.equal(self._kept[0], log_sigma):
+            values = orbit_values(self.geometry, tables, log_sigma.detach().to(tables.taps_per_orbit.dtype))
+            self._kept = log_sigma.detach().clone(), values
+        return self._kept[1]
+
+    def _may_keep(self, log_sigma: Tensor) -> bool:
+        """Whether the orbit values of this sigma may be kept for the next call in eval.
+
+        They are found again by the values of sigma, not by a version counter, so that no kind of edit leaves them
+        stale; on an accelerator the comparison would wait for the device, and under a transformation or a trace
+        there are no values to compare.
+        """
+        return (
+            not self.training
+            and type(log_sigma) is nn.Parameter
+            and log_sigma.device.type == "cpu"
+            and log_sigma.dim() == 1
+            and not (log_sigma.requires_grad and torch.is_grad_enabled())
+            and not torch.compiler.is_compiling()
+        )
 
     def _taps(self, values: Tensor) -> Tensor:
         tables = RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))

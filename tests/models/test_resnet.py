@@ -1,4 +1,4 @@
-"""Exact parameter counts of GMR-ResNet-18 and of every row of the paper's ablations."""
+"""The residual networks: exact parameter counts, also of every row of the paper's ablations, and invariance."""
 
 import warnings
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ringconv import EquivarianceWarning
-from tests.networks import gmr_resnet18
+from ringconv.models import gmr_resnet, resnet
 
 
 @pytest.mark.parametrize(
@@ -33,18 +33,47 @@ from tests.networks import gmr_resnet18
         ({"width": 16}, 252_733),
         ({"width": 32}, 1_003_053),
         ({"width": 96}, 8_980_973),
+        ({"depth": 34}, 7_518_537),
+        ({"depth": 50}, 16_130_571),
+        ({"depth": 50, "num_classes": 1000}, 18_159_081),
     ],
 )
 def test_parameter_counts(options, count):
     # The meta device allocates nothing: only shapes matter here.
     with torch.device("meta"):
-        network = gmr_resnet18(**options)
+        network = gmr_resnet(**options)
     assert sum(p.numel() for p in network.parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ({}, 11_177_034),
+        ({"stem_kernel_size": 7}, 11_181_642),
+        ({"stem_kernel_size": 3}, 11_173_962),
+        ({"depth": 50, "stem_kernel_size": 7}, 23_528_522),
+        ({"depth": 50, "stem_kernel_size": 7, "num_classes": 1000}, 25_557_032),
+    ],
+)
+def test_parameter_counts_of_the_plain_network(options, count):
+    with torch.device("meta"):
+        network = resnet(**options)
+    assert sum(p.numel() for p in network.parameters()) == count
+
+
+def test_plain_and_ring_maps_have_equal_sizes():
+    x = torch.randn(1, 3, 37, 50)
+    for stem_pool in (True, False):
+        plain, ring = (build(width=4, stem_pool=stem_pool).eval() for build in (resnet, gmr_resnet))
+        for stages in (1, 2, 3, 4):
+            assert plain.stages[:stages](plain.stem(x)).shape == ring.stages[:stages](ring.stem(x)).shape
+    with pytest.raises(ValueError, match="depth must be one of 18, 34, 50, got 20"):
+        resnet(20)
 
 
 @pytest.mark.parametrize("side", [32, 33, 40, 50])
 def test_the_network_is_invariant_at_every_size(side):
-    network = gmr_resnet18(width=8).double().eval()
+    network = gmr_resnet(width=8).double().eval()
     x = torch.randn(2, 3, side, side, dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("error", EquivarianceWarning)
