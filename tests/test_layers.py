@@ -441,7 +441,7 @@ def test_export_with_dynamic_batch_and_size(method, options):
 @pytest.mark.parametrize("method", ["dense", "factored"])
 def test_compile_full_graph_with_gradients(dimensions, method):
     torch.compiler.reset()
-    layer = LAYERS[dimensions](3, 5, 3, padding=1, stride=2, sampling="area", method=method)
+    layer = LAYERS[dimensions](3, 5, 3, padding=1, sampling="area", method=method)
     compiled = torch.compile(layer, fullgraph=True, dynamic=True)
     for side in (9, 7):
         x = torch.randn(2, 3, *[side] * dimensions)

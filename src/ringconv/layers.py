@@ -422,9 +422,13 @@ class Downsample(nn.Module):
     def forward(self, input: Tensor) -> Tensor:
         if self.factor == 1:
             return input
-        pools = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
         size = [-(-side // self.factor) for side in input.shape[-self.dimensions :]]
-        return pools[self.dimensions](input, size)  # type: ignore[arg-type]
+        if self.dimensions == 1:
+            # torch.export fixes the size of adaptive_avg_pool1d, not that of the 2D one.
+            return F.adaptive_avg_pool2d(input.unsqueeze(-2), (1, size[0])).squeeze(-2)
+        if self.dimensions == 2:
+            return F.adaptive_avg_pool2d(input, (size[0], size[1]))
+        return F.adaptive_avg_pool3d(input, (size[0], size[1], size[2]))
 
     def extra_repr(self) -> str:
         return f"factor={self.factor}, dimensions={self.dimensions}"

@@ -27,7 +27,7 @@ def factored_conv(
         (B, O, *S')
     """
     x, padding = pad_input(x, options)
-    batch, channels = x.shape[:2]
+    in_channels = x.shape[1]
     out_channels, _, rings = weight.shape
     dimensions = basis.dim() - 1
     convolve = CONVOLUTIONS[dimensions]
@@ -37,12 +37,9 @@ def factored_conv(
         # (O, C/g, n) -> (O n, C/g): the n partial sums of an output lie side by side.
         mixing = weight.transpose(1, 2).reshape(out_channels * rings, -1, *ones)
         mixed = convolve(x, mixing, None, groups=options.groups)
-        mixed = mixed.reshape(batch * out_channels, rings, *mixed.shape[2:])
-        y = convolve(mixed, basis.unsqueeze(0), None, options.stride, padding, options.dilation)
-        y = y.reshape(batch, out_channels, *y.shape[2:])
-        return y if bias is None else y + bias.reshape(-1, *ones)
+        rings_per_output = basis.expand(out_channels, *basis.shape)
+        return convolve(mixed, rings_per_output, bias, options.stride, padding, options.dilation, out_channels)
 
-    maps = x.reshape(batch * channels, 1, *x.shape[2:])
-    responses = convolve(maps, basis.unsqueeze(1), None, options.stride, padding, options.dilation)
-    responses = responses.reshape(batch, channels * rings, *responses.shape[2:])
+    rings_per_input = basis.unsqueeze(1).repeat(in_channels, 1, *ones)
+    responses = convolve(x, rings_per_input, None, options.stride, padding, options.dilation, in_channels)
     return convolve(responses, weight.reshape(out_channels, -1, *ones), bias, groups=options.groups)
