@@ -94,11 +94,11 @@ def test_factored_equals_dense_with_every_gradient(case, mix_first):
         torch.testing.assert_close(result[name], expected, rtol=1e-10, atol=1e-11, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
 @given(
     case=layer_cases(),
     dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.float16]),
-    method=st.sampled_from(["factored", "auto"]),
+    method=st.sampled_from(["factored", "fused", "auto"]),
 )
 def test_low_precision_errs_no_more_than_the_low_precision_reference(case, dtype, method):
     dimensions, arguments, padding_mode, options, shape = case
@@ -178,8 +178,16 @@ def symmetries(dimensions):
             yield apply
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-@pytest.mark.parametrize("method", ["dense", "factored"])
+@pytest.mark.parametrize(
+    ("method", "dtype", "tolerance"),
+    [
+        ("dense", torch.float64, 1e-12),
+        ("factored", torch.float64, 1e-12),
+        ("dense", torch.float32, 1e-5),
+        ("factored", torch.float32, 1e-5),
+        ("fused", torch.float32, 1e-5),
+    ],
+)
 @pytest.mark.parametrize(
     ("dimensions", "options", "side"),
     [
@@ -197,7 +205,7 @@ def symmetries(dimensions):
         (3, {"kernel_size": 3, "stride": 2, "padding": 1, "sampling": "binned"}, 5),
     ],
 )
-def test_turns_and_flips_commute_exactly(dtype, tolerance, method, dimensions, options, side):
+def test_turns_and_flips_commute_exactly(method, dtype, tolerance, dimensions, options, side):
     layer = LAYERS[dimensions](4, 4, dtype=dtype, method=method, **options)
     x = torch.randn(2, 4, *[side] * dimensions, dtype=dtype)
     y = layer(x)
@@ -338,7 +346,7 @@ def test_deepcopy_and_pickle_and_unbatched_input():
 
 def test_channels_last_goes_in_and_comes_out():
     x = torch.randn(2, 16, 9, 9).to(memory_format=torch.channels_last)
-    for method in ("dense", "factored"):
+    for method in ("dense", "factored", "fused"):
         layer = GMRConv2d(16, 16, 5, padding=2, method=method)
         y = layer(x)
         assert y.is_contiguous(memory_format=torch.channels_last)
@@ -367,7 +375,7 @@ def test_the_rings_keep_their_precision_in_half():
     torch.testing.assert_close(layer.basis(), fresh.basis(), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("method", ["dense", "factored"])
+@pytest.mark.parametrize("method", ["dense", "factored", "fused"])
 def test_autocast(method):
     layer = GMRConv2d(4, 8, 5, padding=2, sampling="area", method=method)
     x = torch.randn(2, 4, 9, 9)
@@ -438,7 +446,7 @@ def test_export_with_dynamic_batch_and_size(method, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("method", ["dense", "factored"])
+@pytest.mark.parametrize("method", ["dense", "factored", "fused"])
 def test_compile_full_graph_with_gradients(dimensions, method):
     torch.compiler.reset()
     layer = LAYERS[dimensions](3, 5, 3, padding=1, sampling="area", method=method)
@@ -474,11 +482,42 @@ def test_repr_shows_what_differs_from_the_defaults():
 # -- choosing a method
 
 
-def test_auto_follows_the_cost_rule():
-    assert GMRConv2d(256, 256, 11)._method() == "factored"
-    assert GMRConv2d(3, 4, 3)._method() == "dense"
-    assert GMRConv2d(64, 64, 9, groups=64)._method() == "dense"
-    assert GMRConv2d(256, 256, 11, sigma="channel")._method() == "dense"
+def test_auto_takes_the_compiled_kernel_where_it_covers_the_input():
+    x = torch.randn(1, 128, 9, 9)
+    layer = GMRConv2d(128, 128, 9, padding=4)
+    assert layer._method_for(x) == "fused"
+    assert layer.double()._method_for(x.double()) == "factored"
+    assert layer.half()._method_for(x.half()) == "factored"
+    assert layer.to("meta")._method_for(x.to("meta")) == "factored"
+    assert GMRConv2d(128, 128, 9, sigma="channel")._method_for(x) == "dense"
+    assert GMRConv2d(128, 128, 1)._method_for(x) == "dense"
+    fused = GMRConv2d(128, 128, 9, method="fused")
+    assert fused._method_for(x) == "fused"
+    assert fused.double()._method_for(x.double()) == "factored"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert GMRConv2d(128, 128, 9)._method_for(x) == "fused"
+
+
+def test_exported_programs_run_without_ringconv():
+    program = torch.export.export(GMRConv2d(128, 128, 9).eval(), (torch.randn(1, 128, 9, 9),))
+    targets = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    assert not any(target.startswith("ringconv") for target in targets)
+
+
+def test_without_the_compiled_kernel_it_falls_back_and_says_so_once(monkeypatch):
+    monkeypatch.setattr(ringconv.ops.choice, "_FUSED_IS_THERE", False)
+    ringconv.ops.choice._say_why_unavailable.cache_clear()
+    x = torch.randn(1, 128, 9, 9)
+    with pytest.warns(UserWarning, match='method="fused" falls back to "factored", which is slower'):
+        assert GMRConv2d(128, 128, 9)._method_for(x) == "factored"
+    assert GMRConv2d(128, 128, 9, method="fused")(x).shape == (1, 128, 1, 1)
+
+
+def test_the_cost_rule_for_torchs_operators():
+    cheapest = ringconv.ops.cheapest_method
+    assert cheapest(GMRConv2d(256, 256, 11)._shape()) == "factored"
+    assert cheapest(GMRConv2d(3, 4, 3)._shape()) == "dense"
+    assert cheapest(GMRConv2d(64, 64, 9, groups=64)._shape()) == "dense"
 
 
 def test_the_mixing_product_comes_first_where_outputs_are_few():

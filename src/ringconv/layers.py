@@ -24,7 +24,10 @@ from ringconv.ops import (
     cheapest_method,
     dense_conv,
     factored_conv,
+    fused_conv,
+    fused_covers,
     mixes_first,
+    prefers_fused,
 )
 from ringconv.rings import RingGeometry, RingTables, Sampling, as_tuple, orbit_values, taps_of_orbits
 
@@ -64,8 +67,9 @@ class _GMRConvNd(nn.Module):
         normalize: scale every ring to unit L2 norm.
         init: ``"paper"``: normal weights of std sqrt(2 / (n C_in / groups)); ``"unit"``: gain 1 on white noise.
         spacing: voxel size per axis, for anisotropic volumes; only the ratios matter.
-        method: ``"dense"`` builds the kernel; ``"factored"`` runs a ring pass and a mixing product; ``"auto"`` takes
-            the cheaper one.
+        method: ``"dense"`` builds the kernel; ``"factored"`` runs a ring pass and a mixing product; ``"fused"`` does
+            both at once in a compiled CPU kernel (float32 and bfloat16; elsewhere it is "factored"); ``"auto"`` takes
+            the cheapest by a rule that looks at channels, kernel, rings and stride, and exports torch's operators only.
 
     Attributes:
         weight: (out_channels, in_channels / groups, n).
@@ -311,24 +315,37 @@ class _GMRConvNd(nn.Module):
         batched = input if input.dim() == self._dimensions + 2 else input.unsqueeze(0)
         if batched.shape[1] != self.in_channels:
             raise ValueError(f"expected {self.in_channels} channels, got an input of shape {tuple(input.shape)}")
-        if self._method() == "factored":
-            shape = self._shape()
-            y = factored_conv(
-                batched, self.weight, self.basis(), self.bias, self._options, mix_first=mixes_first(shape)
-            )
-        else:
-            y = dense_conv(batched, self.kernel(), self.bias, self._options)
+        y = self._convolve(batched)
         if eager:
             y = _in_memory_format_of(batched, y)
         return y if input.dim() == self._dimensions + 2 else y.squeeze(0)
 
+    def _convolve(self, x: Tensor) -> Tensor:
+        method = self._method_for(x)
+        if method == "fused":
+            with _without_autocast(self.weight):
+                values = self._orbit_values()
+            return fused_conv(x, self.weight, values, self.bias, self._orbit_of_tap, self.kernel_size, self._options)
+        if method == "factored":
+            mix_first = mixes_first(self._shape())
+            return factored_conv(x, self.weight, self.basis(), self.bias, self._options, mix_first=mix_first)
+        return dense_conv(x, self.kernel(), self.bias, self._options)
+
+    def _method_for(self, x: Tensor) -> Literal["dense", "factored", "fused"]:
+        """The method that computes this input: "auto" resolved, and "fused" only where the kernel covers it."""
+        if self.method in ("dense", "factored"):
+            return self.method
+        if self.sigma == "channel":
+            return "dense"
+        if self.method == "fused":
+            return "fused" if fused_covers(x, self.weight) else "factored"
+        # An exported program should run without ringconv, so it gets torch's own operators only.
+        if not torch.compiler.is_exporting() and prefers_fused(self._shape()) and fused_covers(x, self.weight):
+            return "fused"
+        return cheapest_method(self._shape())
+
     def _shape(self) -> LayerShape:
         return LayerShape(self.in_channels, self.out_channels, self.groups, self.kernel_size, self.rings, self.stride)
-
-    def _method(self) -> Method:
-        if self.method != "auto":
-            return self.method
-        return "dense" if self.sigma == "channel" else cheapest_method(self._shape())
 
     def _padding_per_side(self) -> tuple[tuple[int, int], ...]:
         if isinstance(self.padding, str):

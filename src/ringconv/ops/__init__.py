@@ -1,11 +1,21 @@
 """One operation, several ways to compute it: y = bias + sum_i W_i (G_i * x).
 
-"dense" builds the kernel and is the reference; "factored" never builds it. They are equal but for rounding.
+"dense" builds the kernel and is the reference; "factored" never builds it; "fused" is "factored" in one compiled CPU
+kernel that never stores the ring responses. They are equal but for rounding.
 """
 
-from ringconv.ops.cost import METHODS, LayerShape, Method, cheapest_method, mixes_first
+from ringconv.ops.choice import (
+    METHODS,
+    LayerShape,
+    Method,
+    cheapest_method,
+    fused_covers,
+    mixes_first,
+    prefers_fused,
+)
 from ringconv.ops.dense import dense_conv
 from ringconv.ops.factored import factored_conv
+from ringconv.ops.fused import fused_conv
 from ringconv.ops.options import PADDING_MODES, ConvOptions, PaddingMode
 
 __all__ = [
@@ -18,5 +28,8 @@ __all__ = [
     "cheapest_method",
     "dense_conv",
     "factored_conv",
+    "fused_conv",
+    "fused_covers",
     "mixes_first",
+    "prefers_fused",
 ]
