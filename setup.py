@@ -1,4 +1,4 @@
-"""The compiled kernel: plain C, loaded with ctypes, so that building needs no torch. Without a compiler it is left out."""
+"""The compiled kernel is plain C, loaded with ctypes: building needs no torch. Without a compiler it is left out."""
 
 from setuptools import Extension, setup
 
