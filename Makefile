@@ -26,7 +26,7 @@ lint: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch numpy
 	touch $@
 
-.venv/installed-%: .venv/installed-torch pyproject.toml
+.venv/installed-%: .venv/installed-torch pyproject.toml setup.py $(wildcard src/ringconv/ops/native/*.[ch])
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
 	touch $@
 

@@ -2,17 +2,16 @@
 
 from setuptools import Extension, setup
 
+NATIVE = "src/ringconv/ops/native/"
+
 setup(
     ext_modules=[
         Extension(
             "ringconv.ops._ring_conv",
-            sources=["src/ringconv/ops/native/ring_conv.c"],
-            depends=[
-                "src/ringconv/ops/native/kernels.h",
-                "src/ringconv/ops/native/ring_conv.h",
-                "src/ringconv/ops/native/sweep.h",
-            ],
-            extra_compile_args=["-O3", "-std=c11"],
+            sources=[NATIVE + "ring_conv.c"],
+            depends=[NATIVE + header for header in ("kernels.h", "ring_conv.h", "sweep.h")],
+            extra_compile_args=["-O3", "-pthread", "-Wno-psabi"],
+            extra_link_args=["-pthread"],
             optional=True,
         )
     ]
