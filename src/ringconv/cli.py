@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ringconv import report, training
 from ringconv._extras import MissingExtraError, needs
 from ringconv._version import __version__
+from ringconv.ops.choice import MEASURED
 from ringconv.report.equivariance_table import DRAWS, write_equivariance_table
 from ringconv.training import CompareSettings
 
@@ -73,8 +75,41 @@ def equivariance(out: Path = Path("docs/equivariance.md"), draws: int = DRAWS, s
     _console().print(f"Written: {path}", soft_wrap=True)
 
 
-COMMANDS: dict[str, Callable[..., None]] = {"compare": compare, "equivariance": equivariance}
-"""Options and help come from a command's signature and docstring."""
+def _load_bench() -> Callable[..., object]:
+    from ringconv.benchmark import bench
+
+    return bench
+
+
+def methods(out: Path = MEASURED, budget: float = 0.5, rounds: int = 5) -> None:
+    """Measure which method is fastest, layer by layer.
+
+    Times every method on a grid of layer shapes and writes the table that method="auto" decides by. It takes about ten
+    minutes on an idle machine of two cores. Set OMP_WAIT_POLICY=PASSIVE in the environment first.
+
+    Args:
+        out: CSV file to write; by default the one that is in use.
+        budget: Seconds for each shape, in inference and in training.
+        rounds: Least number of timings of each method.
+    """
+    from ringconv.benchmark import auto_table
+
+    _console().print(f"Written: {auto_table(out, budget=budget, rounds=rounds)}", soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Command:
+    summary: str
+    load: Callable[[], Callable[..., object]]
+    """The function to call; options and help come from its signature and docstring."""
+
+
+COMMANDS = {
+    "compare": Command("Train a plain and a ring network upright, then turn the images.", lambda: compare),
+    "equivariance": Command("Tabulate how equivariant one layer is between quarter turns.", lambda: equivariance),
+    "bench": Command("Time ring convolutions beside their peers.", _load_bench),
+    "methods": Command('Measure the table that method="auto" decides by.', lambda: methods),
+}
 
 
 class UsageError(Exception):
@@ -90,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif name == "--version":
             sys.stdout.write(f"ringconv {__version__}\n")
         elif name in COMMANDS:
-            needs("tyro", "compare").cli(COMMANDS[name], prog=f"ringconv {name}", args=options)
+            needs("tyro", "compare").cli(COMMANDS[name].load(), prog=f"ringconv {name}", args=options)
         else:
             raise UsageError(f"there is no command {name!r}; the commands are {', '.join(COMMANDS)}")
     except KeyboardInterrupt:
@@ -103,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<14}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
+    lines = [f"  {name:<14}{command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "Convolutions made of Gaussian rings: equivariant to rotation and reflection.",

@@ -21,13 +21,12 @@ from ringconv.ops import (
     LayerShape,
     Method,
     PaddingMode,
-    cheapest_method,
     dense_conv,
     factored_conv,
+    fastest_method,
     fused_conv,
     fused_covers,
     mixes_first,
-    prefers_fused,
 )
 from ringconv.rings import RingGeometry, RingTables, Sampling, as_tuple, orbit_values, taps_of_orbits
 
@@ -69,7 +68,7 @@ class _GMRConvNd(nn.Module):
         spacing: voxel size per axis, for anisotropic volumes; only the ratios matter.
         method: ``"dense"`` builds the kernel; ``"factored"`` runs a ring pass and a mixing product; ``"fused"`` does
             both at once in a compiled CPU kernel (float32 and bfloat16; elsewhere it is "factored"); ``"auto"`` takes
-            the cheapest by a rule that looks at channels, kernel, rings and stride, and exports torch's operators only.
+            the one that was fastest for layers like this, and exports torch's operators only.
 
     Attributes:
         weight: (out_channels, in_channels / groups, n).
@@ -167,6 +166,14 @@ class _GMRConvNd(nn.Module):
         self.sigma = sigma
         self.init = init
         self.method = method
+        # Decided here, since a compiler could not trace the look-up in the table of measurements.
+        self._fastest = {
+            (training, with_fused): fastest_method(
+                self._shape(), "training" if training else "inference", with_fused=with_fused
+            )
+            for training in (False, True)
+            for with_fused in (False, True)
+        }
         self._warned_of_stride = False
         self._kept: tuple[Tensor, Tensor] | None = None
 
@@ -340,9 +347,8 @@ class _GMRConvNd(nn.Module):
         if self.method == "fused":
             return "fused" if fused_covers(x, self.weight) else "factored"
         # An exported program should run without ringconv, so it gets torch's own operators only.
-        if not torch.compiler.is_exporting() and prefers_fused(self._shape()) and fused_covers(x, self.weight):
-            return "fused"
-        return cheapest_method(self._shape())
+        with_fused = not torch.compiler.is_exporting() and fused_covers(x, self.weight)
+        return self._fastest[torch.is_grad_enabled(), with_fused]
 
     def _shape(self) -> LayerShape:
         return LayerShape(self.in_channels, self.out_channels, self.groups, self.kernel_size, self.rings, self.stride)

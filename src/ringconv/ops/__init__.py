@@ -8,10 +8,9 @@ from ringconv.ops.choice import (
     METHODS,
     LayerShape,
     Method,
-    cheapest_method,
+    fastest_method,
     fused_covers,
     mixes_first,
-    prefers_fused,
 )
 from ringconv.ops.dense import dense_conv
 from ringconv.ops.factored import factored_conv
@@ -25,11 +24,10 @@ __all__ = [
     "LayerShape",
     "Method",
     "PaddingMode",
-    "cheapest_method",
     "dense_conv",
     "factored_conv",
+    "fastest_method",
     "fused_conv",
     "fused_covers",
     "mixes_first",
-    "prefers_fused",
 ]

@@ -1,35 +1,46 @@
-"""Which method computes a layer: what the compiled kernel covers, and a rule for what is cheapest.
+"""Which method computes a layer: what the compiled kernel covers, and what was fastest for layers like it.
 
-The rule knows channels, kernel, rings and stride only, never the image's size, so that a compiled or exported graph
-has no branch on it.
+The rule is data. ``measured.csv`` beside this file holds the time of every method on a grid of layers; a new layer gets
+the method that lost least on the measured layers near it. It looks at channels, kernel, rings and stride, never at the
+image's size, so that a compiled or exported graph has no branch on it. ``ringconv methods`` measures the table anew.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import math
 import warnings
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ringconv.ops import fused
 
 Method = Literal["auto", "dense", "factored", "fused"]
 METHODS: tuple[Method, ...] = ("auto", "dense", "factored", "fused")
+Mode = Literal["inference", "training"]
+Computable = Literal["dense", "factored", "fused"]
+
+MEASURED = Path(__file__).with_name("measured.csv")
+
+_COMPUTABLE: tuple[Computable, ...] = ("dense", "factored", "fused")
 
 # Looked up once: a compiler cannot trace the search for a library.
 _FUSED_IS_THERE = fused.available()
 
-# A torch ring pass does little arithmetic for every value it moves. Its cost per response, in multiply-adds of a
-# matrix product, was fitted to timings of this rule's two sides on two cores: a part per tap, and a part per value.
+# A ring pass of torch does little arithmetic for every value it moves: so many multiply-adds of a matrix product per
+# response, a part for each tap and a part for the value itself. Only their order of magnitude matters.
 _PASS_PER_TAP = 5
 _PASS_PER_VALUE = 600
 
 
 class LayerShape(NamedTuple):
-    """What the cost of a ring convolution depends on."""
+    """What the cost of a ring convolution depends on, but for the image."""
 
     in_channels: int
     out_channels: int
@@ -38,38 +49,67 @@ class LayerShape(NamedTuple):
     rings: int
     stride: tuple[int, ...]
 
-    @property
-    def mixing(self) -> int:
-        """Multiply-adds of the mixing product, per pixel."""
-        return self.rings * self.in_channels * self.out_channels // self.groups
-
 
 def mixes_first(shape: LayerShape) -> bool:
     """Whether "factored" should mix the channels before the ring pass: the pass then runs over the outputs."""
-    before_stride = math.prod(shape.stride)
-    ring_first = shape.mixing + _pass_cost(shape, shape.in_channels)
-    mix_first = shape.mixing * before_stride + _pass_cost(shape, shape.out_channels)
-    return mix_first < ring_first
+
+    def pass_cost(channels: int) -> int:
+        return shape.rings * channels * (_PASS_PER_TAP * math.prod(shape.kernel_size) + _PASS_PER_VALUE)
+
+    mixing = shape.rings * shape.in_channels * shape.out_channels // shape.groups
+    before_stride = mixing * math.prod(shape.stride)
+    return before_stride + pass_cost(shape.out_channels) < mixing + pass_cost(shape.in_channels)
 
 
-def cheapest_method(shape: LayerShape) -> Literal["dense", "factored"]:
-    """The cheaper of "dense" and "factored"."""
-    taps = math.prod(shape.kernel_size)
-    dense = taps * shape.in_channels * shape.out_channels // shape.groups
-    if mixes_first(shape):
-        factored = shape.mixing * math.prod(shape.stride) + _pass_cost(shape, shape.out_channels)
-    else:
-        factored = shape.mixing + _pass_cost(shape, shape.in_channels)
-    return "factored" if factored < dense else "dense"
+@functools.lru_cache(maxsize=1024)
+def fastest_method(shape: LayerShape, mode: Mode, *, with_fused: bool) -> Computable:
+    """The method that lost least time against the best one on measured layers like this."""
+    if math.prod(shape.kernel_size) == 1:
+        return "dense"
+    features, loss = _measurements(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
+    squares = np.square(features - _features(shape)).sum(1)
+    weights = np.exp(0.5 * (squares.min() - squares))
+    return _COMPUTABLE[int(np.argmin(weights @ loss))]
 
 
-def _pass_cost(shape: LayerShape, channels: int) -> int:
-    return shape.rings * channels * (_PASS_PER_TAP * math.prod(shape.kernel_size) + _PASS_PER_VALUE)
+@functools.cache
+def _measurements(mode: Mode, methods: tuple[Computable, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Features (rows, F) of the measured layers, and the log of each method's time over the best (rows, methods)."""
+    with MEASURED.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["mode"] == mode]
+    features = np.stack([_features(_layer_of_row(row)) for row in rows])
+    times = np.log([[float(row[f"{method}_ms"]) for method in methods] for row in rows])
+    return features, times - times.min(1, keepdims=True)
 
 
-def prefers_fused(shape: LayerShape) -> bool:
-    """Whether the compiled kernel, where it covers the input, beats torch's operators."""
-    return math.prod(shape.kernel_size) > 1
+def _layer_of_row(row: dict[str, str]) -> LayerShape:
+    def sizes(text: str) -> tuple[int, ...]:
+        return tuple(int(size) for size in text.split("x"))
+
+    return LayerShape(
+        int(row["in_channels"]),
+        int(row["out_channels"]),
+        int(row["groups"]),
+        sizes(row["kernel_size"]),
+        int(row["rings"]),
+        sizes(row["stride"]),
+    )
+
+
+def _features(shape: LayerShape) -> NDArray[np.float64]:
+    """Coordinates in which layers a unit or two apart behave alike: octaves of channels, half octaves of width."""
+    dimensions = len(shape.kernel_size)
+    return np.array(
+        [
+            2.0 * dimensions,
+            math.log2(shape.in_channels / shape.groups),
+            math.log2(shape.out_channels / shape.groups),
+            math.log2(shape.groups),
+            2.0 * math.log2(math.prod(shape.kernel_size)) / dimensions,
+            2.0 * math.log2(shape.rings),
+            2.0 * math.log2(math.prod(shape.stride)) / dimensions,
+        ]
+    )
 
 
 def fused_covers(x: Tensor, weight: Tensor) -> bool:

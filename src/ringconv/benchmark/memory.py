@@ -1,0 +1,74 @@
+"""How much memory a training step takes: what it saves for its backward pass, and its peak in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+def saved_bytes(model: nn.Module, x: Tensor) -> int:
+    """Bytes that ``model(x)`` keeps for its backward pass.
+
+    A storage counts once and as a whole, however many saved tensors lie in it. What the model holds anyway,
+    parameters and buffers, does not count; the input does.
+    """
+    held = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    saved: dict[int, torch.UntypedStorage] = {}  # the storages, not their sizes: a freed address could come back
+
+    def pack(tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in held:
+            saved[storage.data_ptr()] = storage
+
+    def unpack(packed: None) -> Tensor:
+        raise RuntimeError("this graph is for counting: it kept nothing to go backward with")
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        model(x)
+    return sum(storage.nbytes() for storage in saved.values())
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """By how much the process grows, at its peak, while it does ``work``; meaningful in a fresh process only.
+
+    On Linux the kernel's mark is reset first and read after. Elsewhere it is the growth of ``ru_maxrss``, which
+    a child process inherits from its parent on Linux: there it would hide a step smaller than the parent.
+    """
+    if _CLEAR.exists():
+        _CLEAR.write_text("5")
+        before = _status_bytes("VmRSS")
+        work()
+        return _status_bytes("VmHWM") - before
+    import resource
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    work()
+    return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def _status_bytes(field: str) -> int:
+    for line in _STATUS.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return 1024 * int(value.split()[0])
+    raise RuntimeError(f"{_STATUS} has no line {field}")
+
+
+def in_fresh_process(module: str, arguments: Sequence[str]) -> str:
+    """What ``python -m module arguments`` writes, with as many threads as this process."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
+    return done.stdout
