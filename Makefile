@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Idle OpenMP threads must not spin on a core that another one needs.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: run test test-all lint clean
+.PHONY: run test test-all lint bench peers clean
 
 run: .venv/installed-compare
 	$(BIN)/ringconv compare
@@ -19,6 +19,12 @@ lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The authors' package beside ours, so that `make bench` measures it too.
+peers: .venv/installed-peers
+
+bench: .venv/installed-bench
+	for suite in speed kernel rings channels pixels batch 3d models auto; do $(BIN)/ringconv bench --suite $$suite; done
 
 # torch alone comes first, so that nothing else can choose a version of it.
 .venv/installed-torch: constraints.txt
