@@ -6,6 +6,7 @@ import csv
 import itertools
 import math
 import pickle
+import shutil
 import warnings
 
 import pytest
@@ -235,6 +236,11 @@ def test_a_stride_that_breaks_equivariance_warns_once_and_is_really_broken():
     fitting(torch.randn(1, 4, 15, 17))
 
 
+def test_unequal_strides_warn():
+    with pytest.warns(EquivarianceWarning, match=r"stride \(1, 2\)"):
+        GMRConv2d(4, 4, 3, stride=(1, 2), padding=1)(torch.randn(1, 4, 9, 9))
+
+
 def test_even_kernels_with_same_padding_warn():
     with pytest.warns(EquivarianceWarning, match="one side more"):
         GMRConv2d(4, 4, 6, padding="same")
@@ -402,6 +408,11 @@ def test_meta_device(sigma):
     filled = GMRConv2d(4, 8, 5, device="meta", sigma=sigma).to_empty(device="cpu")
     filled.load_state_dict(source.state_dict())
     assert torch.equal(filled(x), source(x))
+    assigned = GMRConv2d(4, 8, 5, device="meta", sigma=sigma)
+    assigned.load_state_dict(source.state_dict(), assign=True)
+    assert torch.equal(assigned(x), source(x))
+    assigned.load_state_dict(source.double().state_dict(), assign=True)
+    assert torch.equal(assigned(x.double()), source(x.double()))
 
 
 def test_functional_call_and_vmap_over_an_ensemble():
@@ -421,6 +432,13 @@ def test_functional_call_and_vmap_over_an_ensemble():
 
     def loss(parameters, sample):
         return torch.func.functional_call(layers[0], parameters, (sample,)).square().sum()
+
+    # Forward-mode derivatives: of the layer in its input, which is linear but for the bias.
+    tangent = torch.randn_like(x)
+    for layer in (layers[0], copy.deepcopy(layers[0]).float()):
+        _, derivative = torch.func.jvp(layer, (x.to(layer.weight),), (tangent.to(layer.weight),))
+        expected = layer(tangent.to(layer.weight)) - layer.bias[:, None, None]
+        torch.testing.assert_close(derivative, expected, rtol=1e-4, atol=1e-4)
 
     values = {name: p.detach() for name, p in layers[0].named_parameters()}
     per_sample = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(values, x)
@@ -483,6 +501,7 @@ def test_repr_shows_what_differs_from_the_defaults():
 # -- choosing a method
 
 
+@pytest.mark.skipif(not ringconv.ops.choice.FUSED_IS_THERE, reason="installed without a C compiler")
 def test_auto_takes_the_compiled_kernel_where_it_covers_the_input():
     x = torch.randn(1, 128, 9, 9)
     layer = GMRConv2d(128, 128, 9, padding=4)
@@ -497,6 +516,14 @@ def test_auto_takes_the_compiled_kernel_where_it_covers_the_input():
     assert fused.double()._method_for(x.double()) == "factored"
     with torch.autocast("cpu", torch.bfloat16):
         assert GMRConv2d(128, 128, 9)._method_for(x) == "fused"
+        # Autocast leaves float64 as it is.
+        assert GMRConv2d(128, 128, 9, dtype=torch.float64)(x.double()).dtype == torch.float64
+    with torch.autocast("cpu", torch.float16):
+        assert GMRConv2d(128, 128, 9)._method_for(x) != "fused"
+
+
+def test_the_kernel_was_compiled_if_there_is_a_compiler():
+    assert ringconv.ops.choice.FUSED_IS_THERE or shutil.which("cc") is None
 
 
 def test_exported_programs_run_without_ringconv():
@@ -506,10 +533,10 @@ def test_exported_programs_run_without_ringconv():
 
 
 def test_without_the_compiled_kernel_it_falls_back_and_says_so_once(monkeypatch):
-    monkeypatch.setattr(ringconv.ops.choice, "_FUSED_IS_THERE", False)
-    ringconv.ops.choice._say_why_unavailable.cache_clear()
+    monkeypatch.setattr(ringconv.ops.choice, "FUSED_IS_THERE", False)
+    monkeypatch.setattr(ringconv.ops.choice, "_said_why_unavailable", False)
     x = torch.randn(1, 128, 9, 9)
-    with pytest.warns(UserWarning, match='method="fused" falls back to "factored", which is slower'):
+    with pytest.warns(UserWarning, match="uses torch's operators, which are slower"):
         assert GMRConv2d(128, 128, 9)._method_for(x) == "factored"
     assert GMRConv2d(128, 128, 9, method="fused")(x).shape == (1, 128, 1, 1)
 
@@ -637,6 +664,18 @@ def test_the_kept_basis_is_never_stale():
     check()
     with torch.inference_mode():
         check()
+
+
+@pytest.mark.parametrize("method", ["dense", "factored", "fused"])
+def test_gradients_after_inference_mode(method):
+    """Validation, then a saliency map: what was kept must be usable with gradients."""
+    layer = GMRConv2d(4, 8, 9, padding=4, method=method).eval().requires_grad_(False)
+    x = torch.randn(1, 4, 9, 9)
+    with torch.inference_mode():
+        layer(x)
+    x.requires_grad_()
+    layer(x).sum().backward()
+    assert x.grad.isfinite().all()
 
 
 def test_the_basis_is_kept_in_eval_only(monkeypatch):

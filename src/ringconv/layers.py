@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ringconv.ops import (
     METHODS,
     PADDING_MODES,
+    Computable,
     ConvOptions,
     LayerShape,
     Method,
@@ -26,6 +27,7 @@ from ringconv.ops import (
     fastest_method,
     fused_conv,
     fused_covers,
+    fused_is_there,
     mixes_first,
 )
 from ringconv.rings import RingGeometry, RingTables, Sampling, as_tuple, orbit_values, taps_of_orbits
@@ -221,15 +223,19 @@ class _GMRConvNd(nn.Module):
                 bound = 1 / math.sqrt(fan_in)
                 self.bias.uniform_(-bound, bound)
 
+    @property
+    def _table_dtype(self) -> torch.dtype:
+        return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
+
     def _build_tables(self) -> None:
         """(Re)build the geometry's constants beside the weight, in float32 or, for a float64 layer, float64."""
-        dtype = torch.float64 if self.weight.dtype == torch.float64 else torch.float32
-        tables = self.geometry.tables(dtype, self.weight.device)
+        tables = self.geometry.tables(self._table_dtype, self.weight.device)
         for name, table in zip(_TABLE_BUFFERS, tables, strict=True):
             setattr(self, name, table)
         self._kept = None
         if self.sigma == "fixed" and self.geometry.gaussian:
-            nn.init.constant_(getattr(self, self._sigma_name), self.geometry.initial_log_sigma)
+            fixed = torch.full((self.rings,), self.geometry.initial_log_sigma).to(self.weight)
+            setattr(self, self._sigma_name, fixed)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> _GMRConvNd:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves
@@ -256,6 +262,9 @@ class _GMRConvNd(nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        # With assign=True the weight may have come from another device or dtype.
+        if self._taps_per_orbit.device != self.weight.device or self._taps_per_orbit.dtype != self._table_dtype:
+            self._build_tables()
 
     # -- the kernel
 
@@ -270,8 +279,10 @@ class _GMRConvNd(nn.Module):
         if not self._may_keep(log_sigma):
             return orbit_values(self.geometry, tables, log_sigma.to(tables.taps_per_orbit.dtype))
         if self._kept is None or not torch.equal(self._kept[0], log_sigma):
-            values = orbit_values(self.geometry, tables, log_sigma.detach().to(tables.taps_per_orbit.dtype))
-            self._kept = log_sigma.detach().clone(), values
+            # An inference tensor could not be used in a later call with gradients.
+            with torch.inference_mode(False):
+                values = orbit_values(self.geometry, tables, log_sigma.detach().to(tables.taps_per_orbit.dtype))
+                self._kept = log_sigma.detach().clone(), values
         return self._kept[1]
 
     def _may_keep(self, log_sigma: Tensor) -> bool:
@@ -288,6 +299,7 @@ class _GMRConvNd(nn.Module):
             and log_sigma.dim() == 1
             and not (log_sigma.requires_grad and torch.is_grad_enabled())
             and not torch.compiler.is_compiling()
+            and not torch._C._get_tracing_state()
         )
 
     def _taps(self, values: Tensor) -> Tensor:
@@ -338,17 +350,20 @@ class _GMRConvNd(nn.Module):
             return factored_conv(x, self.weight, self.basis(), self.bias, self._options, mix_first=mix_first)
         return dense_conv(x, self.kernel(), self.bias, self._options)
 
-    def _method_for(self, x: Tensor) -> Literal["dense", "factored", "fused"]:
+    def _method_for(self, x: Tensor) -> Computable:
         """The method that computes this input: "auto" resolved, and "fused" only where the kernel covers it."""
         if self.method in ("dense", "factored"):
             return self.method
         if self.sigma == "channel":
             return "dense"
         if self.method == "fused":
-            return "fused" if fused_covers(x, self.weight) else "factored"
+            return "fused" if fused_covers(x, self.weight) and fused_is_there() else "factored"
         # An exported program should run without ringconv, so it gets torch's own operators only.
         with_fused = not torch.compiler.is_exporting() and fused_covers(x, self.weight)
-        return self._fastest[torch.is_grad_enabled(), with_fused]
+        fastest = self._fastest[torch.is_grad_enabled(), with_fused]
+        if fastest == "fused" and not fused_is_there():
+            return self._fastest[torch.is_grad_enabled(), False]
+        return fastest
 
     def _shape(self) -> LayerShape:
         return LayerShape(self.in_channels, self.out_channels, self.groups, self.kernel_size, self.rings, self.stride)
@@ -368,20 +383,21 @@ class _GMRConvNd(nn.Module):
         return tuple((side, side) for side in self.padding)
 
     def _check_stride(self, size: Sequence[int]) -> None:
-        """Warn once if the stride does not reach both borders alike, so that a flip would shift the samples."""
+        """Warn once if the stride does not reach all borders alike, so that a turn would shift the samples."""
         if self._warned_of_stride or all(step == 1 for step in self.stride):
             return
         spans = [
             side + sum(pad) - dilation * (k - 1) - 1
             for side, pad, dilation, k in zip(size, self._options.padding, self.dilation, self.kernel_size, strict=True)
         ]
-        if all(span % step == 0 for span, step in zip(spans, self.stride, strict=True)):
+        equal = len(set(self.stride)) == 1
+        if equal and all(span % step == 0 for span, step in zip(spans, self.stride, strict=True)):
             return
         self._warned_of_stride = True
         warnings.warn(
-            f"stride {self.stride} on an input of size {tuple(size)} does not sample both borders alike, so the output"
-            " does not turn with the input. Use Downsample and a layer of stride 1, or a size and padding for which"
-            f" the stride divides size + 2 padding - dilation (kernel - 1) - 1 (here {tuple(spans)}).",
+            f"stride {self.stride} on an input of size {tuple(size)} does not sample all borders alike, so the output"
+            " does not turn with the input. Use Downsample and a layer of stride 1, or equal strides and a size and"
+            f" padding for which they divide size + 2 padding - dilation (kernel - 1) - 1 (here {tuple(spans)}).",
             EquivarianceWarning,
             stacklevel=4,
         )

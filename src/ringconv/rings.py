@@ -62,7 +62,7 @@ class RingGeometry:
 
     Args:
         kernel_size: taps per axis, 1 to 3 axes.
-        rings: n; default ``k // 2 + 1``, and one more if not circular.
+        rings: n; default ``k // 2 + 1`` for the longest side k in taps, and one more if not circular.
         circular: taps with r >= k/2 are zero.
         gaussian: Gaussian rings; if False, hard rings: the indicators of the bins ``linspace(0, k/2, n + 1)``
             (not circular: the last bin has no outer edge).
@@ -161,6 +161,9 @@ class RingGeometry:
         radii = _orbits(self).radii
         if self.sampling == "binned":
             members = _bin_of_radius(radii, _release_edges(self))
+        elif not self.gaussian and self.sampling == "area":
+            # A ring is never without pixels here, but rings beyond the number of orbits are mixtures of the others.
+            members = np.arange(self.rings) if self.rings <= len(radii) else _bin_of_radius(radii, _hard_edges(self))
         elif not self.gaussian:
             members = _bin_of_radius(radii, _hard_edges(self))
         elif self.rings > len(np.unique(np.round(radii, 9))):

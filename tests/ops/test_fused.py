@@ -323,9 +323,10 @@ def test_saves_the_input_only() -> None:
     assert sum(saved) == tensors.x.numel() * 4 + small
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("name", ["odd sizes", "strided", "circular padding", "volume"])
-def test_opcheck(name: str) -> None:
-    case = NAMED_CASES[name]
+def test_opcheck(name: str, channels_last: bool) -> None:
+    case = NAMED_CASES[name]._replace(channels_last=channels_last)
     tensors = convert(make_tensors(case), case, torch.float32)
     geometry = [
         case.geometry.tables().orbit_of_tap,
@@ -341,6 +342,40 @@ def test_opcheck(name: str) -> None:
     for mask in ([True, True, True], [True, False, True]):
         arguments = (dy, *tensors[:3], *geometry, mask)
         torch.library.opcheck(torch.ops.ringconv.ring_conv_backward.default, arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_does_not_matter(dtype: torch.dtype) -> None:
+    case = NAMED_CASES["odd sizes"]
+    tensors = convert(make_tensors(case), case, torch.float32)
+    expected = torch.autograd.grad(fused(case, *tensors).square().sum(), tensors)
+    torch.set_default_dtype(dtype)
+    try:
+        found = torch.autograd.grad(fused(case, *tensors).square().sum(), tensors)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for gradient, other in zip(found, expected, strict=True):
+        assert torch.equal(gradient, other)
+
+
+def test_what_would_read_beyond_a_tensor_is_refused() -> None:
+    case = NAMED_CASES["odd sizes"]
+    tensors = convert(make_tensors(case), case, torch.float32)
+    with pytest.raises(ValueError, match="no empty spatial axis"):
+        fused(case, tensors.x[..., :0], *tensors[1:])
+    with pytest.raises(ValueError, match="dy must be"):
+        torch.ops.ringconv.ring_conv_backward(
+            torch.randn(1, case.out_channels, 2, 2),
+            *tensors[:3],
+            case.geometry.tables().orbit_of_tap,
+            list(case.geometry.kernel_size),
+            list(case.options.stride),
+            [side for pair in case.options.padding for side in pair],
+            list(case.options.dilation),
+            case.options.groups,
+            case.options.padding_mode,
+            [True, True, True],
+        )
 
 
 class Layer(torch.nn.Module):

@@ -6,10 +6,12 @@ kernel that never stores the ring responses. They are equal but for rounding.
 
 from ringconv.ops.choice import (
     METHODS,
+    Computable,
     LayerShape,
     Method,
     fastest_method,
     fused_covers,
+    fused_is_there,
     mixes_first,
 )
 from ringconv.ops.dense import dense_conv
@@ -20,6 +22,7 @@ from ringconv.ops.options import PADDING_MODES, ConvOptions, PaddingMode
 __all__ = [
     "METHODS",
     "PADDING_MODES",
+    "Computable",
     "ConvOptions",
     "LayerShape",
     "Method",
@@ -29,5 +32,6 @@ __all__ = [
     "fastest_method",
     "fused_conv",
     "fused_covers",
+    "fused_is_there",
     "mixes_first",
 ]

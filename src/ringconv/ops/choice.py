@@ -1,8 +1,8 @@
 """Which method computes a layer: what the compiled kernel covers, and what was fastest for layers like it.
 
 The rule is data. ``measured.csv`` beside this file holds the time of every method on a grid of layers; a new layer gets
-the method that lost least on the measured layers near it. It looks at channels, kernel, rings and stride, never at the
-image's size, so that a compiled or exported graph has no branch on it. ``ringconv methods`` measures the table anew.
+the method that lost least on the measured layers near it. It looks at channels, groups, kernel, rings and stride, never
+at the image's size, so that a compiled or exported graph has no branch on it. ``ringconv methods`` measures it anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ MEASURED = Path(__file__).with_name("measured.csv")
 _COMPUTABLE: tuple[Computable, ...] = ("dense", "factored", "fused")
 
 # Looked up once: a compiler cannot trace the search for a library.
-_FUSED_IS_THERE = fused.available()
+FUSED_IS_THERE = fused.available()
+_said_why_unavailable = False
 
 # A ring pass of torch does little arithmetic for every value it moves: so many multiply-adds of a matrix product per
 # response, a part for each tap and a part for the value itself. Only their order of magnitude matters.
@@ -113,18 +114,24 @@ def _features(shape: LayerShape) -> NDArray[np.float64]:
 
 
 def fused_covers(x: Tensor, weight: Tensor) -> bool:
-    """Whether the compiled kernel can compute this input; says once if it could but was not installed."""
-    if x.device.type != "cpu":
+    """Whether the compiled kernel, if it is installed, can compute this input."""
+    # It has no rule for forward-mode derivatives.
+    if x.device.type != "cpu" or torch.autograd.forward_ad._current_level >= 0:
         return False
     if torch.is_autocast_enabled("cpu"):
-        covered = torch.get_autocast_dtype("cpu") in fused.DTYPES
-    else:
-        covered = x.dtype in fused.DTYPES and weight.dtype == x.dtype
-    if covered and not _FUSED_IS_THERE and not torch.compiler.is_compiling():
-        _say_why_unavailable()
-    return covered and _FUSED_IS_THERE
+        # Autocast leaves float64 alone.
+        castable = (torch.float32, torch.bfloat16, torch.float16)
+        return torch.get_autocast_dtype("cpu") in fused.DTYPES and x.dtype in castable and weight.dtype in castable
+    return x.dtype in fused.DTYPES and weight.dtype == x.dtype
 
 
-@functools.cache
-def _say_why_unavailable() -> None:
-    warnings.warn(f'method="fused" falls back to "factored", which is slower: {fused.why_unavailable()}', stacklevel=2)
+def fused_is_there() -> bool:
+    """Whether the compiled kernel is installed; says once if it is not."""
+    global _said_why_unavailable
+    if not FUSED_IS_THERE and not _said_why_unavailable and not torch.compiler.is_compiling():
+        _said_why_unavailable = True
+        warnings.warn(
+            f"without its compiled kernel ringconv uses torch's operators, which are slower: {fused.why_unavailable()}",
+            stacklevel=2,
+        )
+    return FUSED_IS_THERE

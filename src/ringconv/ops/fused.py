@@ -24,6 +24,8 @@ __all__ = ["DTYPES", "available", "fused_conv", "why_unavailable"]
 DTYPES = (torch.float32, torch.bfloat16)
 """What x and weight may be. Sums are float32 in either case, and the basis is used as float32."""
 
+_ROWS = torch.contiguous_format
+
 _Triple = tuple[Tensor, Tensor, Tensor]
 _OptionalTriple = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -115,7 +117,11 @@ def _ring_conv_backward(
     output_mask: list[bool],
 ) -> _Triple:
     _check(x, weight, basis, None, orbit_of_tap, kernel_size, groups)
+    due = (x.shape[0], weight.shape[0], *native.output_size(x.shape[2:], kernel_size, stride, padding, dilation))
+    if tuple(dy.shape) != due:
+        raise ValueError(f"dy must be {due}, got {tuple(dy.shape)}")
     x, dy = _dense(x), _dense(dy.to(x.dtype))
+    memory_format = _memory_format(x)
     # The kernel knows the adjoint of zero padding. The others are applied to x first, and their adjoint to dx last.
     copied_from: list[Tensor] = []
     if padding_mode != "zeros":
@@ -128,15 +134,15 @@ def _ring_conv_backward(
     x = _dense(x)
     geometry = _geometry(x, weight, basis, orbit_of_tap, kernel_size, stride, padding, dilation, "zeros")
     dx = _empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else None
-    dweight = torch.empty(weight.shape) if output_mask[1] else None
-    dbasis = torch.empty(basis.shape) if output_mask[2] else None
+    dweight = torch.empty_like(weight, dtype=torch.float32, memory_format=_ROWS) if output_mask[1] else None
+    dbasis = torch.empty_like(basis, dtype=torch.float32, memory_format=_ROWS) if output_mask[2] else None
     if any(output_mask):
         native.backward(geometry, dy, x, _plain(weight), _plain(basis), groups, dx, dweight, dbasis)
     if dx is not None:
         for axis, index in enumerate(copied_from):
             shape = (*dx.shape[: axis + 2], sizes[axis], *dx.shape[axis + 3 :])
-            dx = torch.zeros(shape, dtype=dx.dtype).index_add_(axis + 2, index, dx)
-        dx = dx.contiguous(memory_format=_memory_format(x))
+            dx = dx.new_zeros(shape).index_add_(axis + 2, index, dx)
+        dx = dx.contiguous(memory_format=memory_format)
     return (
         x.new_empty(0) if dx is None else dx,
         weight.new_empty(0) if dweight is None else dweight.to(weight.dtype),
@@ -161,6 +167,8 @@ def _check(
     out_channels, rings = weight.shape[0], basis.shape[0]
     if x.dim() != len(kernel_size) + 2 or not 1 <= len(kernel_size) <= 3:
         raise ValueError(f"x must be (B, C, *S) with {len(kernel_size)} spatial axes, got {tuple(x.shape)}")
+    if min(x.shape[2:]) < 1:
+        raise ValueError(f"x must have no empty spatial axis, got {tuple(x.shape)}")
     if groups < 1 or x.shape[1] % groups or out_channels % groups:
         raise ValueError(f"groups must divide the channels {x.shape[1]} and {out_channels}, got {groups}")
     if tuple(weight.shape) != (out_channels, x.shape[1] // groups, rings):

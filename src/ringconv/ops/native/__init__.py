@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ from torch import Tensor
 
 LIBRARY_VARIABLE = "RINGCONV_LIBRARY"
 """Environment variable that names another build of the library, for instance one with a sanitizer."""
+
+_INTERFACE = 1
+"""RING_CONV_INTERFACE of native/ring_conv.h"""
 
 _Int32Array = NDArray[np.int32]
 _int32_pointer = ctypes.POINTER(ctypes.c_int32)
@@ -73,13 +77,17 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and the reason."""
     here = Path(__file__).parent.parent
     named = os.environ.get(LIBRARY_VARIABLE)
-    found = [Path(named)] if named else sorted(here.glob("_ring_conv*.so")) + sorted(here.glob("_ring_conv*.dylib"))
-    if not found:
-        return None, f"ringconv was installed without its compiled kernel (no _ring_conv library in {here})"
+    # The name that setuptools gave it: a library of another Python may lie beside it.
+    path = Path(named) if named else here / f"_ring_conv{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if not path.exists():
+        return None, f"ringconv was installed without its compiled kernel (there is no {path})"
     try:
-        library = ctypes.CDLL(str(found[0]))
+        library = ctypes.CDLL(str(path))
     except OSError as error:
-        return None, f"the compiled kernel {found[0]} does not load: {error}"
+        return None, f"the compiled kernel {path} does not load: {error}"
+    interface = library.ring_conv_interface() if hasattr(library, "ring_conv_interface") else 0
+    if interface != _INTERFACE:
+        return None, f"the compiled kernel {path} is of another version of ringconv; install ringconv again"
     for name in ("ring_conv_forward", "ring_conv_backward"):
         getattr(library, name).restype = ctypes.c_int
     library.ring_conv_instruction_set.restype = ctypes.c_char_p
@@ -177,7 +185,7 @@ def padded_index(size: int, begin: int, end: int, mode: str) -> _Int32Array:
     return position.astype(np.int32)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def _forward_pass(geometry: Geometry) -> _PassTables:
     """Output site p and tap t meet at the padded position stride * p + dilation * t."""
     source_of = [
@@ -187,7 +195,7 @@ def _forward_pass(geometry: Geometry) -> _PassTables:
     return _PassTables(geometry, geometry.target, geometry.source, geometry.stride, source_of)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def _adjoint_pass(geometry: Geometry) -> _PassTables:
     """Input site p receives from output site q by tap t if stride * q = p + begin - dilation * t.
 
@@ -302,8 +310,10 @@ def forward(
     """Write y. Maps are float32 or bfloat16, contiguous in either layout; the rest contiguous float32."""
     library = _library()
     mixing = _mixing(weight, basis, bias, x.shape[0], groups)
+    # Held here: another thread may drop it from the cache while the kernel reads it.
+    forward_pass = _forward_pass(geometry)
     status = library.ring_conv_forward(
-        ctypes.byref(_forward_pass(geometry).struct),
+        ctypes.byref(forward_pass.struct),
         ctypes.byref(mixing),
         ctypes.byref(_maps(x)),
         ctypes.byref(_maps(y)),
@@ -325,9 +335,10 @@ def backward(
     """Write the gradients that are wanted, for zero padding. Layouts and types as in :func:`forward`."""
     library = _library()
     mixing = _mixing(weight, basis, None, x.shape[0], groups)
+    forward_pass, adjoint_pass = _forward_pass(geometry), _adjoint_pass(geometry)
     status = library.ring_conv_backward(
-        ctypes.byref(_forward_pass(geometry).struct),
-        ctypes.byref(_adjoint_pass(geometry).struct),
+        ctypes.byref(forward_pass.struct),
+        ctypes.byref(adjoint_pass.struct),
         ctypes.byref(mixing),
         ctypes.byref(_maps(dy)),
         ctypes.byref(_maps(x)),

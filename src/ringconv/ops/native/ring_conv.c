@@ -106,6 +106,8 @@ static const struct instruction_set *instruction_set(const char *name) {
     return set ? set : &set_baseline;
 }
 
+int ring_conv_interface(void) { return RING_CONV_INTERFACE; }
+
 const char *ring_conv_instruction_set(const char *name) { return instruction_set(name)->name; }
 
 /* ---- threads ---- */

@@ -7,6 +7,10 @@
 
 #include <stdint.h>
 
+/* Counts the changes of what is declared here; the caller checks that it was written for the same. */
+#define RING_CONV_INTERFACE 1
+int ring_conv_interface(void);
+
 /* Where one direction of the ring pass reads. The target site p and the tap t meet at the virtual coordinate
  * step * p + dilation * t of each axis, and source_of names the source site that lies there, or -1 for a zero: so
  * stride, dilation, padding and the adjoint of them all differ by these tables only.
