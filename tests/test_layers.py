@@ -87,6 +87,7 @@ def run(layer, x, method, mix_first=None):
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(case=layer_cases(), mix_first=st.booleans())
 def test_factored_equals_dense_with_every_gradient(case, mix_first):
+    torch.manual_seed(0)  # hypothesis runs an example again to make sure that it fails
     dimensions, arguments, padding_mode, options, shape = case
     layer = quiet(LAYERS[dimensions], *arguments, padding_mode=padding_mode, dtype=torch.float64, **options)
     x = torch.randn(shape, dtype=torch.float64)
@@ -103,6 +104,7 @@ def test_factored_equals_dense_with_every_gradient(case, mix_first):
     method=st.sampled_from(["factored", "fused", "auto"]),
 )
 def test_low_precision_errs_no_more_than_the_low_precision_reference(case, dtype, method):
+    torch.manual_seed(0)  # hypothesis runs an example again to make sure that it fails
     dimensions, arguments, padding_mode, options, shape = case
     exact = quiet(LAYERS[dimensions], *arguments, padding_mode=padding_mode, dtype=torch.float64, **options)
     low = copy.deepcopy(exact).to(dtype)
@@ -111,16 +113,22 @@ def test_low_precision_errs_no_more_than_the_low_precision_reference(case, dtype
     truth = run(exact, x.double(), "dense")
     reference = run(low, x, "dense")
     result = run(low, x, method)
-    epsilon = torch.finfo(dtype).eps
+    # Sums are kept in float32: their rounding walks at random over as many terms as one of them may have.
+    terms = x.numel() * math.prod(low.kernel_size)
+    slack = 4 * torch.finfo(dtype).eps + math.sqrt(terms) * torch.finfo(torch.float32).eps
     for name, expected in truth.items():
         scale = expected.abs().max().item()
-        allowed = 4 * (reference[name].double() - expected).abs().max().item() + 4 * epsilon * scale
+        if name.startswith("log_sigma"):
+            # A sum of terms as large as the weight times its gradient, which may cancel altogether.
+            scale = max(scale, (exact.weight * truth["weight"]).abs().sum((0, 1)).max().item())
+        allowed = 4 * (reference[name].double() - expected).abs().max().item() + slack * scale
         assert (result[name].double() - expected).abs().max().item() <= allowed, name
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck))
 @given(case=layer_cases())
 def test_the_options_of_a_torch_convolution_mean_the_same(case):
+    torch.manual_seed(0)  # hypothesis runs an example again to make sure that it fails
     dimensions, arguments, padding_mode, options, shape = case
     layer = quiet(LAYERS[dimensions], *arguments, padding_mode=padding_mode, dtype=torch.float64, **options)
     plain = quiet(TORCH_LAYERS[dimensions], *arguments, padding_mode=padding_mode, dtype=torch.float64)

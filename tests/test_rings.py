@@ -213,6 +213,18 @@ def test_normalized_rings_have_unit_norm_at_any_width(sampling):
         torch.testing.assert_close(basis.flatten(1).norm(dim=1), torch.ones(5), atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("sampling", ["point", "area", "binned"])
+def test_faint_rings_have_finite_gradients(sampling):
+    """On an even kernel the first ring has no tap of its own, and in float32 its square would vanish."""
+    geometry = RingGeometry((4, 4), sampling=sampling, normalize=True)
+    for log_sigma in (-4.0, -2.0, -1.5, -1.0):
+        parameter = torch.full((3,), log_sigma, requires_grad=True)
+        basis = geometry.basis(parameter)
+        basis.square().sum().backward()
+        assert basis.isfinite().all()
+        assert parameter.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("options", [{}, {"sampling": "area"}, {"sampling": "binned"}, {"circular": False}])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_the_gradient_of_sigma(options, normalize):

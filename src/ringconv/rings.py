@@ -209,6 +209,9 @@ def orbit_values(geometry: RingGeometry, tables: RingTables, log_sigma: Tensor |
         if tables.mixing is not None:
             values = values @ tables.mixing
     if geometry.normalize:
+        # The largest value first: the square of a faint ring, and the cube in its gradient, would leave the range.
+        largest = values.detach().abs().amax(-1, keepdim=True)
+        values = values / torch.where(largest > 0, largest, 1.0)
         squares = (values.square() * tables.taps_per_orbit).sum(-1, keepdim=True)
         values = values * torch.where(squares > 0, squares, 1.0).rsqrt()
     return values
