@@ -610,6 +610,7 @@ def test_the_mixing_product_comes_first_where_outputs_are_few():
         ((4, 8, 3), {"init": "kaiming"}, ValueError, "'paper', 'unit', got 'kaiming'"),
         ((4, 8, 3), {"method": "fast"}, ValueError, "'auto', 'dense', 'factored', 'fused', got 'fast'"),
         ((4, 8, 3), {"spacing": (1.0,)}, ValueError, "one value per axis"),
+        ((4, 8, 3), {"spacing": 2.0}, TypeError, r"one voxel size per axis, got 2\.0"),
         ((4, 8, 3), {"dtype": torch.int32}, TypeError, r"floating, got torch\.int32"),
         (
             (4, 8, 3),

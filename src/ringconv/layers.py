@@ -124,6 +124,8 @@ class _GMRConvNd(nn.Module):
         _check_choice("method", method, METHODS)
         if rings is not None:
             _check_positive_int("rings", rings)
+        if spacing is not None and not isinstance(spacing, Sequence):
+            raise TypeError(f"spacing must be one voxel size per axis, got {spacing!r}")
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be floating, got {dtype}")
         if sigma == "channel" and method not in ("auto", "dense"):

@@ -83,6 +83,8 @@ class RingGeometry:
     spacing: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
+        # A list would do but for being looked up in caches.
+        object.__setattr__(self, "kernel_size", tuple(self.kernel_size))
         if not 1 <= len(self.kernel_size) <= 3 or any(size < 1 for size in self.kernel_size):
             raise ValueError(f"kernel_size must be 1 to 3 sizes of at least 1, got {self.kernel_size}")
         if self.sampling not in SAMPLINGS:

@@ -69,6 +69,8 @@ def test_plain_and_ring_maps_have_equal_sizes():
             assert plain.stages[:stages](plain.stem(x)).shape == ring.stages[:stages](ring.stem(x)).shape
     with pytest.raises(ValueError, match="depth must be one of 18, 34, 50, got 20"):
         resnet(20)
+    with pytest.raises(ValueError, match="kernel_size must be odd, so that maps keep their size, got 4"):
+        gmr_resnet(kernel_size=(9, 9, 4, 5))
 
 
 @pytest.mark.parametrize("side", [32, 33, 40, 50])

@@ -22,11 +22,19 @@ class ConvFactory(Protocol):
     def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module: ...
 
 
+def _check_odd(kernel_size: int) -> None:
+    if kernel_size < 1 or kernel_size % 2 == 0:
+        raise ValueError(f"kernel_size must be odd, so that maps keep their size, got {kernel_size}")
+
+
 @dataclass(frozen=True)
 class PlainConv:
     """torch's convolution, strided where the skeleton asks for it."""
 
     kernel_size: int
+
+    def __post_init__(self) -> None:
+        _check_odd(self.kernel_size)
 
     def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module:
         k = self.kernel_size
@@ -35,10 +43,16 @@ class PlainConv:
 
 @dataclass(frozen=True)
 class RingConv:
-    """A ring convolution of stride 1, after a down-sampling where the skeleton asks for a stride."""
+    """A ring convolution of stride 1, after a down-sampling where the skeleton asks for a stride.
+
+    A 1x1 convolution is torch's, whatever the options: there is no ring to choose.
+    """
 
     kernel_size: int
     options: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        _check_odd(self.kernel_size)
 
     def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module:
         k = self.kernel_size

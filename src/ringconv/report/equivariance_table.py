@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 from ringconv.equivariance import kernel_equivariance_error
 from ringconv.layers import GMRConv2d
 
-COMMAND = "python -m ringconv.report.equivariance_table"
+COMMAND = "ringconv equivariance"
 
 KERNEL_SIZES = (3, 5, 7, 9, 11)
 ANGLES = (15, 30, 45)
@@ -139,7 +138,3 @@ def _conclusions(errors: Errors, by_cutoff: dict[str, list[float]]) -> str:
         " `ringconv.equivariance.equivariance_error`, and mind the floor that it reports.",
     ]
     return "\n".join(f"- {point}" for point in points)
-
-
-if __name__ == "__main__":
-    write_equivariance_table(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/equivariance.md"))
