@@ -323,12 +323,9 @@ def test_saves_the_input_only() -> None:
     assert sum(saved) == tensors.x.numel() * 4 + small
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", ["odd sizes", "strided", "circular padding", "volume"])
-def test_opcheck(name: str, channels_last: bool) -> None:
-    case = NAMED_CASES[name]._replace(channels_last=channels_last)
-    tensors = convert(make_tensors(case), case, torch.float32)
-    geometry = [
+def operator_geometry(case: Case) -> list[object]:
+    """The arguments of the operators that are not to be differentiated."""
+    return [
         case.geometry.tables().orbit_of_tap,
         list(case.geometry.kernel_size),
         list(case.options.stride),
@@ -337,6 +334,14 @@ def test_opcheck(name: str, channels_last: bool) -> None:
         case.options.groups,
         case.options.padding_mode,
     ]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("name", ["odd sizes", "strided", "circular padding", "volume"])
+def test_opcheck(name: str, channels_last: bool) -> None:
+    case = NAMED_CASES[name]._replace(channels_last=channels_last)
+    tensors = convert(make_tensors(case), case, torch.float32)
+    geometry = operator_geometry(case)
     torch.library.opcheck(torch.ops.ringconv.ring_conv.default, (*tensors, *geometry))
     dy = torch.randn_like(fused(case, *tensors)).requires_grad_()
     for mask in ([True, True, True], [True, False, True]):
@@ -365,16 +370,7 @@ def test_what_would_read_beyond_a_tensor_is_refused() -> None:
         fused(case, tensors.x[..., :0], *tensors[1:])
     with pytest.raises(ValueError, match="dy must be"):
         torch.ops.ringconv.ring_conv_backward(
-            torch.randn(1, case.out_channels, 2, 2),
-            *tensors[:3],
-            case.geometry.tables().orbit_of_tap,
-            list(case.geometry.kernel_size),
-            list(case.options.stride),
-            [side for pair in case.options.padding for side in pair],
-            list(case.options.dilation),
-            case.options.groups,
-            case.options.padding_mode,
-            [True, True, True],
+            torch.randn(1, case.out_channels, 2, 2), *tensors[:3], *operator_geometry(case), [True, True, True]
         )
 
 
