@@ -13,7 +13,7 @@ test: lint
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-all: lint
-	$(BIN)/python -m pytest -q -n 2
+	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n 2
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
