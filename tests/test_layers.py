@@ -570,7 +570,7 @@ def test_every_measured_layer_gets_a_method_that_was_not_slow_on_it():
         times = {method: float(row[f"{method}_ms"]) for method in ("dense", "factored", "fused")}
         method = choice.fastest_method(choice._layer_of_row(row), row["mode"], with_fused=True)
         losses.append(times[method] / min(times.values()))
-    assert sum(loss <= 1.15 for loss in losses) >= 0.9 * len(losses)
+    assert sum(loss <= 1.15 for loss in losses) >= 0.95 * len(losses)
 
 
 def test_the_mixing_product_comes_first_where_outputs_are_few():

@@ -226,6 +226,10 @@ class _GMRConvNd(nn.Module):
                 self.bias.uniform_(-bound, bound)
 
     @property
+    def _tables(self) -> RingTables:
+        return RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
+
+    @property
     def _table_dtype(self) -> torch.dtype:
         return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
 
@@ -273,7 +277,7 @@ class _GMRConvNd(nn.Module):
     def _orbit_values(self, *, shared: bool = False) -> Tensor:
         """(n, orbits), or (out, in / groups, n, orbits) for ``sigma="channel"`` unless ``shared``."""
         log_sigma: Tensor | None = getattr(self, self._sigma_name)
-        tables = RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
+        tables = self._tables
         if log_sigma is None:
             return orbit_values(self.geometry, tables, None)
         if shared and log_sigma.dim() > 1:
@@ -305,8 +309,7 @@ class _GMRConvNd(nn.Module):
         )
 
     def _taps(self, values: Tensor) -> Tensor:
-        tables = RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
-        return taps_of_orbits(self.geometry, tables, values)
+        return taps_of_orbits(self.geometry, self._tables, values)
 
     def basis(self) -> Tensor:
         """M_G: (n, *kernel_size); with ``sigma="channel"`` (out, in / groups, n, *kernel_size). Differentiable."""
