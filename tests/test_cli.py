@@ -9,6 +9,7 @@ import pytest
 
 from ringconv import __version__, cli, training
 from ringconv._extras import MissingExtraError, needs
+from ringconv.commands._terminal import progress_bars
 
 TINY = ["compare", "--epochs", "1", "--train-patches", "10", "--test-patches", "2"]
 
@@ -42,7 +43,7 @@ def test_progress_is_shown_on_a_terminal(monkeypatch):
     from rich.console import Console
 
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with cli._progress_bars(console) as progress:
+    with progress_bars(console) as progress:
         progress("train plain", 1, 2)
         progress("train plain", 2, 2)
         progress("test both", 1, 4)

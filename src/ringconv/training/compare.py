@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._progress import Progress
 from ringconv.data.textures import PHOTOGRAPHS, Mirror, Textures, load_textures
 from ringconv.training.networks import KINDS, Kind, small_network
-
-Progress = Callable[[str, int, int], None]
-"""Told the name of a stage, and how many of its steps are done, of how many."""
 
 ANGLE_STEP = 10
 MIRRORS: tuple[Mirror, ...] = ("horizontal", "vertical")
