@@ -117,7 +117,15 @@ def table_grid() -> list[Case]:
         for stride in (1, 2)
     ]
     grid += [Case(128, c, c, (side, side), k) for c in (256, 512) for side in (4, 8) for k in (3, 5)]
-    grid += [Case(8, c, c, (side, side), k, groups=c) for c in (64, 256) for side in (8, 32) for k in (3, 5, 9)]
+    grid += [Case(batch, c, 64, (side, side), k) for batch, side in ((1, 64), (8, 32)) for c in (1, 4) for k in (3, 5, 7)]
+    # Depthwise layers gain or lose by their width and the size of their maps, so these are denser.
+    grid += [
+        Case(batch, c, c, (side, side), k, groups=c)
+        for batch in (1, 8)
+        for c in (32, 128, 384)
+        for side in (7, 14, 28, 56)
+        for k in (3, 5, 7, 9)
+    ]
     return [case for case in grid if case.dense_products <= _MOST_PRODUCTS]
 
 

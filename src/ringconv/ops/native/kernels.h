@@ -326,6 +326,46 @@ static void respond_tile(const struct sweep *sweep, struct NAME(tile) tile, cons
     }
 }
 
+/* ---- one channel per group: the kernel of a channel weights its orbits at once, without rings between ---- */
+
+#define convolve_row NAME(convolve_row)
+INLINE void convolve_row(const struct sweep *sweep, const struct scratch *scratch, int64_t columns, int64_t channel,
+                         float *to, const int vectors) {
+    const int64_t channels = sweep->source.channels, orbits = sweep->pass->orbits;
+    for (int64_t column = 0, sites; column < columns; column += sites) {
+        sites = columns - column < sweep->sites_at_once ? columns - column : sweep->sites_at_once;
+        add_entries(sweep, scratch, column, sites, vectors);
+        for (int64_t site = 0; site < sites; site++, to += channels) {
+            const float *from = scratch->orbit_sums + site * vectors * LANES, *value = sweep->kernel_by_orbit + channel;
+            vec sum[2];
+            UNROLL for (int v = 0; v < vectors; v++)
+                sum[v] = sweep->bias ? load(sweep->bias + channel + v * LANES) : (vec){0};
+            for (int64_t orbit = 0; orbit < orbits; orbit++, from += sites * vectors * LANES, value += channels)
+                UNROLL for (int v = 0; v < vectors; v++) sum[v] += load(value + v * LANES) * load(from + v * LANES);
+            UNROLL for (int v = 0; v < vectors; v++) store(to + v * LANES, sum[v]);
+        }
+    }
+}
+
+/* mixed (sites, source channels) of a tile. */
+#define convolve_tile NAME(convolve_tile)
+static void convolve_tile(const struct sweep *sweep, struct NAME(tile) tile, const struct scratch *scratch) {
+    const int64_t channels = sweep->source.channels;
+    for (int64_t row = 0; row < tile.rows; row++) {
+        float *to = scratch->mixed + row * tile.columns * channels;
+        find_rows(sweep, tile.first_row + row, scratch);
+        int64_t channel = 0;
+        for (; channel + 2 * LANES <= channels; channel += 2 * LANES) {
+            add_rows(sweep, tile.first_column, tile.columns, channel, scratch, 2);
+            convolve_row(sweep, scratch, tile.columns, channel, to + channel, 2);
+        }
+        if (channel < channels) {
+            add_rows(sweep, tile.first_column, tile.columns, channel, scratch, 1);
+            convolve_row(sweep, scratch, tile.columns, channel, to + channel, 1);
+        }
+    }
+}
+
 /* ---- matrix products ---- */
 
 /* One register tile: sum (rows, PANEL) += a (depth, rows) . b (depth, PANEL), with the strides of a given. */
@@ -432,7 +472,7 @@ static void mix_depthwise(const struct sweep *sweep, int64_t sites, const struct
     for (int64_t site = 0; site < sites; site++)
         for (int64_t c = 0; c < channels; c += LANES) {
             const float *response = scratch->responses + site * sweep->response_row + c;
-            vec sum = sweep->bias ? load(sweep->bias + c) : (vec){0};
+            vec sum = {0};
             for (int ring = 0; ring < sweep->pass->rings; ring++)
                 sum += load(sweep->panels + ring * channels + c) * load(response + ring * channels);
             store(scratch->mixed + site * channels + c, sum);
@@ -453,18 +493,12 @@ static void mix(const struct sweep *sweep, int64_t sites, const struct scratch *
                 sweep->groups * sweep->target_group, sweep->target_group);
 }
 
-#define mix_and_write NAME(mix_and_write)
-static void mix_and_write(const struct sweep *sweep, struct NAME(tile) tile, const struct scratch *scratch) {
+#define write_tile NAME(write_tile)
+static void write_tile(const struct sweep *sweep, struct NAME(tile) tile, const struct scratch *scratch,
+                       int64_t mixed_row) {
     const struct ring_pass *pass = sweep->pass;
     const struct ring_maps *maps = sweep->target;
     const int64_t rows = (int64_t)pass->target[0] * pass->target[1], sites = rows * pass->target[2];
-    int64_t mixed_row = sweep->groups * sweep->target_group;
-    if (is_depthwise(sweep)) {
-        mix_depthwise(sweep, tile.sites, scratch);
-        mixed_row = sweep->source.channels;
-    } else {
-        mix(sweep, tile.sites, scratch);
-    }
     for (int64_t row = 0; row < tile.rows; row++) {
         const int64_t sample = (tile.first_row + row) / rows, in_sample = (tile.first_row + row) % rows;
         const int64_t site = in_sample * pass->target[2] + tile.first_column;
@@ -476,10 +510,26 @@ static void mix_and_write(const struct sweep *sweep, struct NAME(tile) tile, con
     }
 }
 
+#define mix_and_write NAME(mix_and_write)
+static void mix_and_write(const struct sweep *sweep, struct NAME(tile) tile, const struct scratch *scratch) {
+    if (is_depthwise(sweep)) {
+        mix_depthwise(sweep, tile.sites, scratch);
+        write_tile(sweep, tile, scratch, sweep->source.channels);
+    } else {
+        mix(sweep, tile.sites, scratch);
+        write_tile(sweep, tile, scratch, sweep->groups * sweep->target_group);
+    }
+}
+
 static void NAME(forward_tile)(const struct sweep *sweep, int64_t index, const struct scratch *scratch) {
     struct NAME(tile) tile = tile_of(&sweep->tiling, index);
-    respond_tile(sweep, tile, scratch);
-    mix_and_write(sweep, tile, scratch);
+    if (sweep->kernel_by_orbit) {
+        convolve_tile(sweep, tile, scratch);
+        write_tile(sweep, tile, scratch, sweep->source.channels);
+    } else {
+        respond_tile(sweep, tile, scratch);
+        mix_and_write(sweep, tile, scratch);
+    }
 }
 
 /* The companion at a site of the tile, counted in rows and columns of the tile. */

@@ -419,11 +419,26 @@ static const float *take_bias(const struct call *call, struct arena *arena) {
 
 /* ---- sweeps ---- */
 
+/* The kernel of each channel of a depthwise convolution: (orbits, padded channels). */
+static const float *take_kernel(const struct call *call, const struct ring_pass *pass, int64_t padded,
+                                struct arena *arena) {
+    float *kernel = take_floats(arena, pass->orbits * padded);
+    for (int64_t at = 0; kernel && at < pass->orbits * padded; at++) {
+        const int64_t orbit = at / padded, channel = at % padded;
+        kernel[at] = 0;
+        for (int64_t ring = 0; channel < call->mixing->groups && ring < pass->rings; ring++)
+            kernel[at] += call->mixing->weight[channel * pass->rings + ring] *
+                          call->mixing->basis[ring * pass->orbits + orbit];
+    }
+    return kernel;
+}
+
 static void take_tables(const struct call *call, struct sweep *sweep, struct arena *arena) {
     const struct ring_pass *pass = sweep->pass;
     const int64_t entries = pass->orbit_start[pass->orbits];
     /* An odd number of cache lines per site spreads the sites over all sets of the cache. */
-    const int64_t lines = round_up(pass->rings * sweep->source.channels, 16) / 16;
+    const int whole_kernels = call->depthwise && !call->transposed; /* no rings between sums and output */
+    const int64_t lines = round_up((whole_kernels ? 1 : pass->rings) * sweep->source.channels, 16) / 16;
     sweep->response_row = 16 * (lines + (lines + 1) % 2);
     sweep->tiling = tiles_of(pass, call->chunk, sweep->response_row * (int64_t)sizeof(float), call->threads);
     sweep->sum_columns = pass->step[2] * (sweep->tiling.columns_per_tile - 1) + pass->span;
@@ -436,6 +451,7 @@ static void take_tables(const struct call *call, struct sweep *sweep, struct are
     for (int orbit = 0; basis && orbit < pass->orbits; orbit++)
         for (int ring = 0; ring < pass->rings; ring++)
             basis[orbit * pass->rings + ring] = call->mixing->basis[ring * pass->orbits + orbit];
+    if (whole_kernels) sweep->kernel_by_orbit = take_kernel(call, pass, sweep->source.channels, arena);
     for (int vectors = 1; vectors <= 2; vectors++) {
         int32_t *at = take(arena, entries, sizeof(int32_t));
         sweep->entry_in_sums[vectors - 1] = at;
@@ -540,6 +556,7 @@ int ring_conv_forward(const struct ring_pass *forward, const struct ring_mixing 
     struct call call = begin_call(mixing, forward->rings, x->channels, y->channels);
     if (mixing->batch == 0) return 0;
     stage(&call, 0, x, forward->source);
+    call.packed = call.depthwise; /* its kernels are among the sweep's tables */
     call.works = 1;
     call.work[0] = (struct work){.tile = call.set->forward_tile, .target = y};
     call.work[0].sweep = (struct sweep){

@@ -21,6 +21,7 @@ struct sweep {
     struct tiling tiling;
     struct laid_out source;          /* what the ring pass reads */
     const float *basis_by_orbit;     /* (orbits, rings) */
+    const float *kernel_by_orbit;    /* (orbits, source channels) of a depthwise convolution, else NULL */
     const int32_t *entry_in_sums[2]; /* (entries,): where an entry lies in the sums, for blocks of 1 and 2 vectors */
     int64_t sum_columns;             /* virtual columns of a tile */
     int64_t sites_at_once;           /* whose orbits are summed before they are weighted */
