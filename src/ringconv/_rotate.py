@@ -41,6 +41,12 @@ class Symmetry:
         return permuted.flip([first + axis for axis in self.flips])
 
     @property
+    def inverse(self) -> Symmetry:
+        """What undoes it."""
+        back = tuple(self.permutation.index(axis) for axis in range(len(self.permutation)))
+        return Symmetry(back, tuple(axis for axis, source in enumerate(back) if source in self.flips))
+
+    @property
     def is_rotation(self) -> bool:
         """Whether it is a proper rotation; if not, it has a reflection in it."""
         exchanges = sum(a > b for a, b in itertools.combinations(self.permutation, 2))
