@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv.benchmark.cases import Mode
-from ringconv.benchmark.memory import in_fresh_process, saved_bytes
+from ringconv.benchmark.memory import cuda_peak_bytes, in_fresh_process, saved_bytes
 from ringconv.benchmark.peers import Call, Unavailable, import_authors
 from ringconv.benchmark.results import Row, timing_columns
 from ringconv.benchmark.suites import Settings, Step
@@ -80,7 +80,7 @@ def prepare_network(name: str, setting: Setting, seed: int = 0) -> tuple[nn.Modu
 def training_step(network: nn.Module, x: Tensor) -> Call:
     """Forward, backward, and an update by SGD with momentum."""
     network.train()
-    labels = torch.arange(len(x)) % _CLASSES
+    labels = torch.arange(len(x), device=x.device) % _CLASSES
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
 
     def step() -> None:
@@ -91,7 +91,7 @@ def training_step(network: nn.Module, x: Tensor) -> Call:
     return step
 
 
-def _inference(network: nn.Module, x: Tensor) -> Call:
+def inference(network: nn.Module, x: Tensor) -> Call:
     network.eval()
 
     def infer() -> Tensor:
@@ -121,12 +121,13 @@ def _measure_speed(names: list[str], setting: Setting, mode: Mode, settings: Set
     reasons: dict[str, str] = {}
     for name in names:
         try:
-            network, x = prepare_network(name, setting, settings.seed)
+            with settings.device.building():
+                network, x = prepare_network(name, setting, settings.seed)
         except Unavailable as reason:
             reasons[name] = str(reason)
         else:
-            calls[name] = training_step(network, x) if mode == "training" else _inference(network, x)
-    timings = interleave(calls, budget=settings.budget, rounds=settings.rounds, seed=settings.seed)
+            calls[name] = training_step(network, x) if mode == "training" else inference(network, x)
+    timings = interleave(calls, **settings.timing())
     return [
         {"mode": mode, "peer": name}
         | asdict(setting)
@@ -140,11 +141,15 @@ def _measure_speed(names: list[str], setting: Setting, mode: Mode, settings: Set
 def _measure_memory(name: str, setting: Setting, settings: Settings) -> list[Row]:
     row: Row = {"mode": "memory", "peer": name} | asdict(setting)
     try:
-        network, x = prepare_network(name, setting, settings.seed)
+        with settings.device.building():
+            network, x = prepare_network(name, setting, settings.seed)
     except Unavailable as reason:
         return [row | {"note": str(reason)}]
-    numbers = [str(int(value)) for value in asdict(setting).values()]
-    runs = range(1 if settings.quick else _PEAK_RUNS)
-    peaks = sorted(int(in_fresh_process("ringconv.benchmark._peak", [name, *numbers])) for _ in runs)
+    if settings.device.has_memory_counters:
+        peaks = [cuda_peak_bytes(training_step(network, x))]
+    else:
+        numbers = [str(int(value)) for value in asdict(setting).values()]
+        runs = range(1 if settings.quick else _PEAK_RUNS)
+        peaks = sorted(int(in_fresh_process("ringconv.benchmark._peak", [name, *numbers])) for _ in runs)
     saved = saved_bytes(network.train(), x)
     return [row | {"saved_bytes": saved, "peak_bytes": peaks[len(peaks) // 2], "peak_spread": peaks[-1] - peaks[0]}]

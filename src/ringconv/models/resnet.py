@@ -1,210 +1,326 @@
-"""One residual skeleton; a method is a pair of factories for its convolutions.
+"""One residual skeleton in 1, 2 or 3 dimensions; a method is a set of factories for its layers.
 
 The skeleton decides widths, strides and shortcuts. What a strided convolution is, whether a strided layer or a
-down-sampling before a layer of stride 1, is up to the factory.
+down-sampling before a layer of stride 1, is up to the factories.
 """
 
 from __future__ import annotations
 
+import functools
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
-from ringconv.layers import Downsample, GMRConv2d
-
-
-class ConvFactory(Protocol):
-    """Builds a convolution (B, in, H, W) -> (B, out, ceil(H / stride), ceil(W / stride)) without a bias."""
-
-    def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module: ...
-
-
-def _check_odd(kernel_size: int) -> None:
-    if kernel_size < 1 or kernel_size % 2 == 0:
-        raise ValueError(f"kernel_size must be odd, so that maps keep their size, got {kernel_size}")
-
-
-@dataclass(frozen=True)
-class PlainConv:
-    """torch's convolution, strided where the skeleton asks for it."""
-
-    kernel_size: int
-
-    def __post_init__(self) -> None:
-        _check_odd(self.kernel_size)
-
-    def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module:
-        k = self.kernel_size
-        return nn.Conv2d(in_channels, out_channels, k, stride, padding=k // 2, bias=False)
-
-
-@dataclass(frozen=True)
-class RingConv:
-    """A ring convolution of stride 1, after a down-sampling where the skeleton asks for a stride.
-
-    A 1x1 convolution is torch's, whatever the options: there is no ring to choose.
-    """
-
-    kernel_size: int
-    options: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        _check_odd(self.kernel_size)
-
-    def __call__(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module:
-        k = self.kernel_size
-        conv: nn.Module
-        if k == 1:
-            conv = nn.Conv2d(in_channels, out_channels, 1, bias=False)
-        else:
-            conv = GMRConv2d(in_channels, out_channels, k, padding=k // 2, bias=False, **self.options)
-        return conv if stride == 1 else nn.Sequential(Downsample(stride), conv)
+from ringconv.models.factories import (
+    BackboneOptions,
+    Layers,
+    PlainLayers,
+    RingLayers,
+    RingOptions,
+    check_positive,
+    per_stage,
+    split_ring_options,
+)
+from ringconv.models.features import FeatureInfo, StageInfo
+from ringconv.models.registry import register_model
 
 
 class BasicBlock(nn.Module):
-    expansion = 1
+    """Two spatial convolutions beside a shortcut."""
 
-    def __init__(self, in_channels: int, width: int, stride: int, conv: ConvFactory, pointwise: ConvFactory) -> None:
+    expansion: ClassVar[int] = 1
+    preactivated: ClassVar[bool] = False
+
+    def __init__(
+        self, layers: Layers, in_channels: int, width: int, stage: int, stride: int = 1, dilation: int = 1,
+        groups: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.body = nn.Sequential(
-            conv(in_channels, width, stride),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            conv(width, width),
-            nn.BatchNorm2d(width),
-        )
-        self.shortcut = _shortcut(in_channels, width, stride, pointwise)
+        self.conv1 = layers.conv(in_channels, width, stage, stride, dilation, groups)
+        self.norm1 = layers.norm(width)
+        self.act1 = layers.activation(width)
+        self.conv2 = layers.conv(width, width, stage, 1, dilation, groups)
+        self.norm2 = layers.norm(width)
+        self.shortcut = _shortcut(layers, in_channels, width, stride)
+        self.act2 = layers.activation(width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.relu_(self.body(x) + self.shortcut(x))
+        y = self.act1(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y)) + self.shortcut(x)
+        out: Tensor = self.act2(y)
+        return out
 
 
 class Bottleneck(nn.Module):
-    expansion = 4
+    """A spatial convolution between two 1x1 convolutions, beside a shortcut."""
 
-    def __init__(self, in_channels: int, width: int, stride: int, conv: ConvFactory, pointwise: ConvFactory) -> None:
+    expansion: ClassVar[int] = 4
+    preactivated: ClassVar[bool] = False
+
+    def __init__(
+        self, layers: Layers, in_channels: int, width: int, stage: int, stride: int = 1, dilation: int = 1,
+        groups: int = 1,
+    ) -> None:  # fmt: skip
         super().__init__()
         out_channels = width * self.expansion
-        self.body = nn.Sequential(
-            pointwise(in_channels, width),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            conv(width, width, stride),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            pointwise(width, out_channels),
-            nn.BatchNorm2d(out_channels),
-        )
-        self.shortcut = _shortcut(in_channels, out_channels, stride, pointwise)
+        self.conv1 = layers.pointwise(in_channels, width)
+        self.norm1 = layers.norm(width)
+        self.act1 = layers.activation(width)
+        self.conv2 = layers.conv(width, width, stage, stride, dilation, groups)
+        self.norm2 = layers.norm(width)
+        self.act2 = layers.activation(width)
+        self.conv3 = layers.pointwise(width, out_channels)
+        self.norm3 = layers.norm(out_channels)
+        self.shortcut = _shortcut(layers, in_channels, out_channels, stride)
+        self.act3 = layers.activation(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.relu_(self.body(x) + self.shortcut(x))
+        y = self.act1(self.norm1(self.conv1(x)))
+        y = self.act2(self.norm2(self.conv2(y)))
+        y = self.norm3(self.conv3(y)) + self.shortcut(x)
+        out: Tensor = self.act3(y)
+        return out
 
 
-def _shortcut(in_channels: int, out_channels: int, stride: int, pointwise: ConvFactory) -> nn.Module:
+def _shortcut(layers: Layers, in_channels: int, out_channels: int, stride: int) -> nn.Module:
     if stride == 1 and in_channels == out_channels:
         return nn.Identity()
-    return nn.Sequential(pointwise(in_channels, out_channels, stride), nn.BatchNorm2d(out_channels))
+    conv = layers.pointwise(in_channels, out_channels, stride)
+    return nn.Sequential(OrderedDict(conv=conv, norm=layers.norm(out_channels)))
+
+
+class PreactivationBlock(nn.Module):
+    """Norm and activation before each of two convolutions, as in wide residual networks.
+
+    Where the width changes, the shortcut is a 1x1 convolution of the activated input.
+    """
+
+    expansion: ClassVar[int] = 1
+    preactivated: ClassVar[bool] = True
+
+    def __init__(
+        self, layers: Layers, in_channels: int, width: int, stage: int, stride: int = 1, dilation: int = 1,
+        groups: int = 1,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.norm1 = layers.norm(in_channels)
+        self.act1 = layers.activation(in_channels)
+        self.conv1 = layers.conv(in_channels, width, stage, stride, dilation, groups)
+        self.norm2 = layers.norm(width)
+        self.act2 = layers.activation(width)
+        self.conv2 = layers.conv(width, width, stage, 1, dilation, groups)
+        changes = stride != 1 or in_channels != width
+        self.shortcut = layers.pointwise(in_channels, width, stride) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        activated = self.act1(self.norm1(x))
+        y: Tensor = self.conv2(self.act2(self.norm2(self.conv1(activated))))
+        return y + (x if self.shortcut is None else self.shortcut(activated))
+
+
+Block = type[BasicBlock] | type[Bottleneck] | type[PreactivationBlock]
+
+
+class SkeletonOptions(BackboneOptions, total=False):
+    """Options that a residual network takes, whatever its layers."""
+
+    groups: int
+    replace_stride_with_dilation: Sequence[bool] | None
+
+
+class RingResNetOptions(SkeletonOptions, RingOptions, total=False):
+    """Options of the skeleton and of the ring layers."""
 
 
 class ResNet(nn.Module):
-    """Stem, four stages of residual blocks, global average pooling, linear head.
+    """Stem, stages of residual blocks, global pooling, linear head.
 
     Args:
-        block: BasicBlock or Bottleneck.
-        depths: blocks per stage.
-        stem: builds the first convolution.
-        stages: builds the spatial convolutions of each stage.
-        pointwise: builds the 1x1 convolutions.
+        layers: the factories of its layers.
+        block: BasicBlock, Bottleneck or PreactivationBlock.
+        depths: blocks per stage. Every stage but the first halves the maps and doubles the width.
+        width: channels of the first stage's spatial convolutions.
+        stem_width: channels of the stem; default ``width``.
+        num_classes: 0 for the pooled features instead of logits.
         stem_pool: halve the map after the stem; the paper leaves it out for small images.
+        groups: groups of the blocks' spatial convolutions.
+        replace_stride_with_dilation: for every stage but the first, whether to keep the size of the maps and dilate
+            this and the later stages' kernels instead.
+        features_only: return the maps of all stages, without a head; ``feature_info`` describes them.
     """
 
     def __init__(
         self,
-        block: type[BasicBlock] | type[Bottleneck],
+        layers: Layers,
+        block: Block,
         depths: Sequence[int],
         *,
-        stem: ConvFactory,
-        stages: Sequence[ConvFactory],
-        pointwise: ConvFactory,
-        stem_pool: bool = True,
         width: int = 64,
+        stem_width: int | None = None,
         in_chans: int = 3,
         num_classes: int = 10,
+        stem_stride: int = 1,
+        stem_pool: bool = True,
+        groups: int = 1,
+        replace_stride_with_dilation: Sequence[bool] | None = None,
+        features_only: bool = False,
     ) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            stem(in_chans, width),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            Downsample(2) if stem_pool else nn.Identity(),
-        )
-        channels = width
-        built = []
-        for stage, (depth, conv) in enumerate(zip(depths, stages, strict=True)):
+        check_positive(width=width, in_chans=in_chans, stem_stride=stem_stride, groups=groups)
+        if num_classes < 0:
+            raise ValueError(f"num_classes must be at least 0, got {num_classes}")
+        channels = width if stem_width is None else stem_width
+        dilate = replace_stride_with_dilation
+        if dilate is None:
+            dilate = (False,) * (len(depths) - 1)
+        if len(dilate) != len(depths) - 1:
+            raise ValueError(
+                "replace_stride_with_dilation must be one bool for every stage but the first"
+                f" ({len(depths) - 1}), got {dilate!r}"
+            )
+        stem = OrderedDict(conv=layers.stem(in_chans, channels, stem_stride))
+        if not block.preactivated:
+            stem["norm"] = layers.norm(channels)
+            stem["act"] = layers.activation(channels)
+        if stem_pool:
+            stem["pool"] = layers.stem_pool(channels)
+        self.stem = nn.Sequential(stem)
+
+        reduction = stem_stride * (2 if stem_pool else 1)
+        dilation = 1
+        stages, infos = [], []
+        for stage, depth in enumerate(depths):
+            # The first block of a dilated stage still sees maps that its own stride would have thinned out.
+            stride, first_dilation = 1, dilation
+            if stage > 0 and dilate[stage - 1]:
+                dilation *= 2
+            elif stage > 0:
+                stride = 2
+            reduction *= stride
             blocks = []
             for index in range(depth):
-                stride = 2 if stage > 0 and index == 0 else 1
-                blocks.append(block(channels, width * 2**stage, stride, conv, pointwise))
+                first = index == 0
+                blocks.append(
+                    block(
+                        layers, channels, width * 2**stage, stage, stride if first else 1,
+                        first_dilation if first else dilation, groups,
+                    )
+                )  # fmt: skip
                 channels = width * 2**stage * block.expansion
-            built.append(nn.Sequential(*blocks))
-        self.stages = nn.Sequential(*built)
-        self.head = nn.Linear(channels, num_classes)
+            stages.append(nn.Sequential(*blocks))
+            infos.append(StageInfo(f"stages.{stage}", layers.map_channels(channels), reduction))
+        self.stages = nn.Sequential(*stages)
+        self.feature_info = FeatureInfo(tuple(infos))
+        self.features_only = features_only
+        self.in_chans = in_chans
+        self.num_features = layers.pooled_channels(channels)
+        self.num_classes = 0 if features_only else num_classes
+        if features_only:
+            return
+        self.final = nn.Sequential()
+        if block.preactivated:
+            self.final = nn.Sequential(OrderedDict(norm=layers.norm(channels), act=layers.activation(channels)))
+        self.global_pool = layers.global_pool(channels)
+        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, in_chans, H, W) -> logits (B, num_classes)."""
-        logits: Tensor = self.head(self.stages(self.stem(x)).mean((2, 3)))
-        return logits
+    def forward(self, x: Tensor) -> Tensor | list[Tensor]:
+        """(B, in_chans, *S) -> logits (B, num_classes); with ``features_only`` the maps of all stages."""
+        x = self.stem(x)
+        if not self.features_only:
+            logits: Tensor = self.head(self.global_pool(self.final(self.stages(x))))
+            return logits
+        maps = []
+        for stage in self.stages:
+            x = stage(x)
+            maps.append(x)
+        return maps
 
 
-_RESNETS: dict[int, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int, int]]] = {
+_RESNETS: dict[int, tuple[Block, tuple[int, int, int, int]]] = {
     18: (BasicBlock, (2, 2, 2, 2)),
     34: (BasicBlock, (3, 4, 6, 3)),
     50: (Bottleneck, (3, 4, 6, 3)),
 }
 
 
+def resnet_of_depth(depth: int, layers: Layers, **skeleton: Unpack[SkeletonOptions]) -> ResNet:
+    """A residual network of 18, 34 or 50 layers, made of the given ones."""
+    if depth not in _RESNETS:
+        raise ValueError(f"depth must be one of {', '.join(map(str, _RESNETS))}, got {depth}")
+    block, depths = _RESNETS[depth]
+    return ResNet(layers, block, depths, **skeleton)
+
+
 def resnet(
-    depth: int = 18, *, kernel_size: Sequence[int] = (3, 3, 3, 3), stem_kernel_size: int = 5, **skeleton: Any
+    depth: int = 18,
+    *,
+    kernel_size: int | Sequence[int] = 3,
+    stem_kernel_size: int = 5,
+    dimensions: int = 2,
+    **skeleton: Unpack[SkeletonOptions],
 ) -> ResNet:
-    """The plain network, with the stem of the ring one."""
-    block, depths = _resnet_of_depth(depth)
-    stages = [PlainConv(size) for size in kernel_size]
-    return ResNet(block, depths, stem=PlainConv(stem_kernel_size), stages=stages, pointwise=PlainConv(1), **skeleton)
+    """The plain network, with the stem of the ring one.
+
+    Args:
+        kernel_size: of the spatial convolutions, one or one per stage.
+        dimensions: 1, 2 for images, or 3 for volumes.
+        skeleton: the other options are those of :class:`ResNet`.
+    """
+    layers = PlainLayers(per_stage("kernel_size", kernel_size, 4), stem_kernel_size, dimensions)
+    return resnet_of_depth(depth, layers, **skeleton)
 
 
 def gmr_resnet(
     depth: int = 18,
     *,
-    kernel_size: Sequence[int] = (9, 9, 5, 5),
-    rings: Sequence[int | None] = (None, None, None, None),
+    kernel_size: int | Sequence[int] = (9, 9, 5, 5),
+    rings: int | Sequence[int | None] | None = None,
     stem_kernel_size: int = 5,
-    stem_pool: bool = True,
-    width: int = 64,
-    in_chans: int = 3,
-    num_classes: int = 10,
-    **layer_options: Any,
+    dimensions: int = 2,
+    **options: Unpack[RingResNetOptions],
 ) -> ResNet:
-    """The paper's network: kernel size and rings per stage, and the keyword options of :class:`GMRConv2d`."""
-    block, depths = _resnet_of_depth(depth)
-    stages = [RingConv(size, layer_options | {"rings": n}) for size, n in zip(kernel_size, rings, strict=True)]
-    return ResNet(
-        block,
-        depths,
-        stem=RingConv(stem_kernel_size, layer_options),
-        stages=stages,
-        pointwise=RingConv(1, {}),
-        stem_pool=stem_pool,
-        width=width,
-        in_chans=in_chans,
-        num_classes=num_classes,
+    """The paper's network.
+
+    Args:
+        kernel_size: of the ring convolutions, one or one per stage.
+        rings: one number or one per stage; None for the default of the kernel size.
+        dimensions: 1, 2 for images, or 3 for volumes.
+        options: those of :class:`ResNet`, and the keyword options of :class:`GMRConv2d`.
+    """
+    skeleton, ring = split_ring_options(options)
+    layers = RingLayers(
+        per_stage("kernel_size", kernel_size, 4),
+        stem_kernel_size,
+        dimensions,
+        rings=per_stage("rings", rings, 4),
+        options=ring,
     )
+    return resnet_of_depth(depth, layers, **skeleton)
 
 
-def _resnet_of_depth(depth: int) -> tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int, int]]:
-    if depth not in _RESNETS:
-        raise ValueError(f"depth must be one of {', '.join(map(str, _RESNETS))}, got {depth}")
-    return _RESNETS[depth]
+# -- the models by name: depth, plain count with the ring network's stem, the paper's count (7x7 stem), ring count
+for _depth, _parameters, _paper_parameters, _paper, _ring_parameters, _ring_paper in (
+    (18, 11_177_034, 11_181_642, "11.2M", 3_996_685, "3.9M"),
+    (34, 21_285_194, 21_289_802, "", 7_518_537, ""),
+    (50, 23_523_914, 23_528_522, "23.5M", 16_130_571, "16.1M"),
+):
+    register_model(
+        f"resnet{_depth}",
+        "resnet",
+        dimensions=(2, 1, 3),
+        parameters=_parameters,
+        paper=_paper,
+        paper_options=(("stem_kernel_size", 7),),
+        paper_parameters=_paper_parameters,
+    )(functools.partial(resnet, _depth))
+    register_model(
+        f"gmr_resnet{_depth}",
+        "resnet",
+        dimensions=(2, 1, 3),
+        symmetry="rotations and reflections",
+        parameters=_ring_parameters,
+        paper=_ring_paper,
+    )(functools.partial(gmr_resnet, _depth))
