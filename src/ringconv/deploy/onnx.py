@@ -1,0 +1,135 @@
+"""ONNX: written by torch's exporter, checked in onnxruntime."""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ringconv._extras import needs
+from ringconv.deploy.programs import trace, written_at_once
+from ringconv.fold import Form
+
+EXTRA = "deploy"
+INPUT = "image"
+TOLERANCE = 1e-3
+"""Of :func:`check_onnx`: two runtimes round float32 differently, layer after layer; a wrong tap costs far more."""
+
+
+class ExportError(ValueError):
+    """An exported model does not compute what the model computes."""
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    form: Form = "dense",
+    *,
+    free_sizes: bool = True,
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """Write the folded model, BatchNorm included, as one ONNX file, and check it in onnxruntime.
+
+    With free sizes it is checked at two of them, odd ones too; its values are those of the model at every size.
+
+    Args:
+        example: (B, C, *S), of the shape that inputs will have.
+        form: ``"dense"`` or ``"factored"``, see :func:`ringconv.fold`.
+        free_sizes: leave batch and size free; otherwise only the batch.
+        metadata: texts to keep in the file.
+    """
+    needs("onnx", EXTRA)
+    needs("onnxscript", EXTRA)
+    program = trace(model, example, form, free_sizes=free_sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the exporter, about itself
+        exported = torch.onnx.export(
+            program,
+            dynamo=True,
+            verbose=False,
+            input_names=[INPUT],
+            custom_translation_table={operator.floordiv: _floor_division()},
+        )
+    assert exported is not None
+    exported.model.metadata_props.update(metadata or {})
+    sizes = [tuple(example.shape[2:])]
+    if free_sizes:
+        sizes.append(tuple(side + 1 + 2 * axis for axis, side in enumerate(example.shape[2:])))
+    with written_at_once(Path(path)) as partial:
+        exported.save(partial, external_data=False)
+        check_onnx(partial, model, [torch.randn(1 + n, example.shape[1], *size) for n, size in enumerate(sizes)])
+    return Path(path)
+
+
+def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[Tensor]) -> float:
+    """The largest error of the file relative to the model's largest output; above TOLERANCE an :class:`ExportError`."""
+    model = model.eval()
+    run = runner(path)
+    worst = 0.0
+    for x in inputs:
+        with torch.no_grad():
+            outputs = model(x)
+        for expected, got in zip(_all(outputs), run(x.numpy()), strict=True):
+            if got.shape != tuple(expected.shape):
+                raise ExportError(
+                    f"an input of {tuple(x.shape)} gives {got.shape} in ONNX, {tuple(expected.shape)} in torch"
+                )
+            error = float(np.abs(got - expected.numpy()).max() / expected.abs().max().clamp_min(1e-12))
+            if not error <= TOLERANCE:
+                raise ExportError(
+                    f"on an input of {tuple(x.shape)} the ONNX file differs from the model by {error:.1e} of its"
+                    f" largest output (allowed: {TOLERANCE:.0e}). If the model takes its sizes from something else than"
+                    " its input, export it with a fixed size"
+                )
+            worst = max(worst, error)
+    return worst
+
+
+def runner(path: str | os.PathLike[str], threads: int = 0) -> Any:
+    """A function from an array (B, C, *S) to the list of outputs that onnxruntime computes from it on the CPU."""
+    onnxruntime = needs("onnxruntime", EXTRA)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+
+    def run(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        outputs: list[NDArray[np.float32]] = session.run(None, {name: x})
+        return outputs
+
+    return run
+
+
+def latencies(
+    paths: Mapping[str, str | os.PathLike[str]], x: NDArray[np.float32], budget: float = 3.0
+) -> dict[str, float]:
+    """Median seconds that each file takes for ``x`` in onnxruntime, timed in turns."""
+    from ringconv.benchmark.timing import interleave  # here, since its package needs an extra
+
+    runs = {name: runner(path) for name, path in paths.items()}
+    timings = interleave({name: lambda run=run: run(x) for name, run in runs.items()}, budget=budget)  # type: ignore[misc]
+    return {name: timing.median for name, timing in timings.items()}
+
+
+def _floor_division() -> Any:
+    """Python's division of sizes, which rounds down; torch's translation of it rounds towards 0, as ONNX does."""
+    op = needs("onnxscript", EXTRA).opset18
+
+    def floor_division(a: Any, b: Any) -> Any:
+        return op.Div(op.Sub(a, op.Mod(a, b)), b)
+
+    return floor_division
+
+
+def _all(outputs: Any) -> list[Tensor]:
+    return [outputs] if isinstance(outputs, Tensor) else list(outputs)

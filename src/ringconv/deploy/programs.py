@@ -1,0 +1,103 @@
+"""Programs that run without ringconv: torch.export and AOTInductor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from ringconv.deploy._pooling import for_free_sizes
+from ringconv.fold import Form, fold
+
+_LEAST_SIDE = 67
+"""Of the example that is traced where sizes are free: every map in it must have sides above 1, or they get fixed."""
+
+
+def trace(
+    model: nn.Module, example: Tensor, form: Form = "dense", *, free_sizes: bool = True, average_pooling: bool = True
+) -> ExportedProgram:
+    """The folded model, BatchNorm included, as a program of torch's operators.
+
+    Args:
+        example: (B, C, *S), of the shape that inputs will have.
+        free_sizes: leave batch and size free. The program then says which is the smallest size it takes, in
+            ``range_constraints``; otherwise the size is that of ``example`` and only the batch is free.
+        average_pooling: with free sizes, write adaptive average pooling out for other runtimes; without, keep torch's.
+    """
+    folded = for_free_sizes(fold(model.eval(), form, batch_norm=True), average=free_sizes and average_pooling)
+    dimensions = example.dim() - 2
+    free = {0: Dim.DYNAMIC}
+    batch = example[:1].expand(2, *example.shape[1:]) if len(example) < 2 else example
+    if free_sizes:
+        free |= dict.fromkeys(range(2, example.dim()), Dim.DYNAMIC)
+        # Unequal sides, or the program would ask for equal ones.
+        sides = [max(side, _LEAST_SIDE) + 3 * axis for axis, side in enumerate(example.shape[2:])]
+        batch = example.new_zeros(2, example.shape[1], *sides[:dimensions])
+    with torch.no_grad(), _torchs_own_warnings_ignored():
+        return torch.export.export(
+            folded, (batch,), dynamic_shapes=(free,), prefer_deferred_runtime_asserts_over_guards=True
+        )
+
+
+def export_program(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    form: Form = "dense",
+    *,
+    free_sizes: bool = True,
+) -> Path:
+    """Write a program that ``torch.export.load(path).module()`` runs wherever there is torch.
+
+    Arguments: :func:`trace`.
+    """
+    program = trace(model, example, form, free_sizes=free_sizes, average_pooling=False)
+    with written_at_once(Path(path)) as partial, _torchs_own_warnings_ignored():
+        torch.export.save(program, partial)
+    return Path(path)
+
+
+def export_aoti(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    example: Tensor,
+    form: Form = "dense",
+    *,
+    free_sizes: bool = True,
+) -> Path:
+    """Compile to a package that ``torch._inductor.aoti_load_package(path)`` runs, from Python or C++.
+
+    It is machine code for this kind of machine; compiling needs a C++ compiler and takes a minute or more. Arguments:
+    :func:`trace`.
+    """
+    program = trace(model, example, form, free_sizes=free_sizes)
+    with written_at_once(Path(path)) as partial, _torchs_own_warnings_ignored():
+        torch._inductor.aoti_compile_and_package(program, package_path=str(partial))
+    return Path(path)
+
+
+@contextlib.contextmanager
+def written_at_once(path: Path) -> Iterator[Path]:
+    """A file to write to, which gets its name when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{os.getpid()}-{path.name}")  # the ending stays: exporters look at it
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)  # there is none any more if all went well
+
+
+@contextlib.contextmanager
+def _torchs_own_warnings_ignored() -> Iterator[None]:
+    """torch's exporters use what torch has deprecated."""
+    with warnings.catch_warnings():
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.simplefilter("ignore", category)
+        yield

@@ -1,0 +1,240 @@
+"""Leaving the library: a model of torch's own modules that computes what the ring model computes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from ringconv._fold_resizing import traceable
+from ringconv.layers import _GMRConvNd
+
+Form = Literal["dense", "factored"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
+
+class FoldWarning(UserWarning):
+    """A folded model still needs ringconv to be loaded from a pickle."""
+
+
+def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> nn.Module:
+    """A copy of plain torch modules whose output is equal but for rounding.
+
+    Ring convolutions become torch's convolutions; the other modules of ringconv (resizing, blocks, networks) become the
+    graphs of torch operators that ``torch.fx`` traces from them, under the same names. So a pickle of what is returned
+    loads where ringconv is not installed. Modules of other libraries and of your own keep their classes. Mode (train or
+    eval), dtype, device, ``requires_grad`` and shared modules are kept; forward hooks of the modules that are replaced
+    are not, nor are methods other than ``forward``.
+
+    A folded convolution has no rings any more: training it further would leave the symmetry.
+
+    Args:
+        module: a layer or a model.
+        form: what a ring convolution becomes. ``"dense"``: one convolution. ``"factored"``: a depthwise convolution to
+            n responses per channel and a 1x1 convolution that mixes them, which costs far less for large kernels
+            between many channels; for depthwise layers dense is the cheaper one.
+        batch_norm: also fold every BatchNorm that directly follows a convolution into it; the model must be in eval.
+    """
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
+    _refuse_wrappers(module)
+    with torch.no_grad():
+        plain = _Folding(form, _dimensions(module)).plain(copy.deepcopy(module))
+        if batch_norm:
+            plain = _absorb_batch_norms(plain)
+    return plain
+
+
+def _refuse_wrappers(module: nn.Module) -> None:
+    wrapped = {
+        "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
+        "_orig_mod": hasattr(module, "_orig_mod"),
+    }
+    for attribute, is_wrapped in wrapped.items():
+        if is_wrapped:
+            raise ValueError(
+                f"fold takes the model itself, not a {type(module).__name__} around it: give it model.{attribute}"
+            )
+
+
+# -- modules
+
+
+class _Folding:
+    """Replaces the modules of a model that is ours to change; a shared module is replaced by a shared one."""
+
+    def __init__(self, form: Form, dimensions: int | None) -> None:
+        self._form = form
+        self._dimensions = dimensions
+        self._done: dict[nn.Module, nn.Module] = {}
+
+    def plain(self, module: nn.Module) -> nn.Module:
+        if module not in self._done:
+            self._done[module] = self._replacement(module)
+        return self._done[module]
+
+    def _replacement(self, module: nn.Module) -> nn.Module:
+        if isinstance(module, _GMRConvNd):
+            return _plain_convolution(module, self._form)
+        original = module
+        # The graph is taken first: while children are being replaced, the module need not work.
+        if _is_ours(module):
+            module = traceable(module, self._dimensions)
+        graph = _graph(module) if _is_ours(module) else None
+        for name, child in module._modules.items():
+            if child is not None:
+                module._modules[name] = self.plain(child)
+        if graph is None:
+            return module
+        plain = fx.GraphModule(module, graph, type(original).__name__)
+        plain.training = original.training  # train() would set the children's too
+        return plain
+
+
+def _graph(module: nn.Module) -> fx.Graph | None:
+    """The calls of ``module.forward``, with its children as single steps; None, with a warning, if it has no graph."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    fixed = {p.name: p.default for p in parameters if p.default not in (p.empty, ())}
+    try:
+        graph = _Tracer().trace(module, concrete_args=fixed or None)
+    except Exception as error:  # whatever a forward raises when it is given a proxy
+        warnings.warn(
+            f"{type(module).__name__} could not be traced ({error}), so it stays as it is: a pickle of the folded model"
+            " needs ringconv to be loaded, though what torch.export or ONNX make of it does not",
+            FoldWarning,
+            stacklevel=2,
+        )
+        return None
+    graph._tracer_cls = None  # a pickle would name it, and it is ours
+    for node in graph.nodes:
+        node.type = None  # annotations are strings here, which a pickle could not import
+    return graph
+
+
+class _Tracer(fx.Tracer):
+    """Traces one module, without looking into its children."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return True
+
+
+def _is_ours(module: nn.Module) -> bool:
+    return type(module).__module__.partition(".")[0] == "ringconv"
+
+
+def _dimensions(model: nn.Module) -> int | None:
+    """The number of axes of the maps in a model, if its convolutions agree about it."""
+    kinds = {
+        dimensions
+        for module in model.modules()
+        for dimensions, convolution in _CONVOLUTIONS.items()
+        if isinstance(module, convolution) or (isinstance(module, _GMRConvNd) and module._dimensions == dimensions)
+    }
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+# -- convolutions
+
+
+def _plain_convolution(layer: _GMRConvNd, form: Form) -> nn.Module:
+    if type(layer).forward is not _GMRConvNd.forward:
+        raise ValueError(f"{type(layer).__name__} has a forward of its own, which fold does not know how to replace")
+    in_channels, out_channels, groups = layer.in_channels, layer.out_channels, layer.groups
+    spatial: dict[str, Any] = {
+        "stride": layer.stride,
+        "padding": layer.padding,
+        "dilation": layer.dilation,
+        "padding_mode": layer.padding_mode,
+    }
+    single_tap = all(side == 1 for side in layer.kernel_size)
+    if form == "dense" or single_tap:
+        return _convolution(layer, layer.kernel(), layer.bias, in_channels, groups, spatial)
+    if layer.sigma == "channel":
+        raise ValueError(
+            'a layer with sigma="channel" has a ring of its own for every pair of channels, so there is no depthwise'
+            ' pass that its outputs could share: use form="dense"'
+        )
+    # Response i of channel c is channel c n + i, which is how (out, in / groups, n) lies in memory.
+    passes = layer.basis().unsqueeze(1).repeat(in_channels, *[1] * (layer._dimensions + 1))
+    mixing = layer.weight.reshape(out_channels, -1, *[1] * layer._dimensions)
+    return nn.Sequential(
+        _convolution(layer, passes, None, in_channels, in_channels, spatial),
+        _convolution(layer, mixing, layer.bias, in_channels * layer.rings, groups, {}),
+    ).train(layer.training)
+
+
+def _convolution(
+    layer: _GMRConvNd, kernel: Tensor, bias: Tensor | None, in_channels: int, groups: int, spatial: dict[str, Any]
+) -> nn.Module:
+    conv: nn.Module = _CONVOLUTIONS[layer._dimensions](
+        in_channels,
+        kernel.shape[0],
+        tuple(kernel.shape[2:]),
+        groups=groups,
+        bias=bias is not None,
+        device="meta",
+        **spatial,
+    )
+    conv.weight = nn.Parameter(kernel.detach().clone(), requires_grad=layer.weight.requires_grad)
+    if bias is not None:
+        conv.bias = nn.Parameter(bias.detach().clone(), requires_grad=bias.requires_grad)
+    return conv.train(layer.training)
+
+
+# -- batch normalisation
+
+
+def _absorb_batch_norms(model: nn.Module) -> nn.Module:
+    """Multiply every BatchNorm that directly follows a convolution into it, and put an Identity in its place."""
+    for conv, norm in list(_conv_norm_pairs(model)):
+        if norm.training:
+            raise ValueError(
+                "batch_norm=True needs the statistics of evaluation, but the model is in training mode: call"
+                " model.eval() first"
+            )
+        is_trained = conv.weight.requires_grad
+        conv.weight, conv.bias = fuse_conv_bn_weights(
+            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+        )
+        conv.bias.requires_grad_(is_trained)
+        identity = nn.Identity().eval()
+        for parent in model.modules():
+            for name, child in parent._modules.items():
+                if child is norm:
+                    parent._modules[name] = identity
+    return model
+
+
+def _conv_norm_pairs(model: nn.Module) -> Iterator[tuple[Any, Any]]:
+    """Convolutions whose one output goes to nothing but a BatchNorm, where each of both is called once."""
+    try:
+        graph = fx.Tracer().trace(model)
+    except Exception:  # data-dependent steps: its parts may be free of them
+        for child in model.children():
+            yield from _conv_norm_pairs(child)
+        return
+    called = {node: model.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
+    calls = Counter(called.values())
+    for node, norm in called.items():
+        before = node.args[0] if node.args else None
+        conv = called.get(before) if isinstance(before, fx.Node) else None
+        if (
+            isinstance(before, fx.Node)
+            and conv is not None
+            and type(norm) in _BATCH_NORMS
+            and type(conv) in _CONVOLUTIONS.values()
+            and norm.running_mean is not None
+            and len(before.users) == 1
+            and calls[conv] == calls[norm] == 1
+        ):
+            yield conv, norm

@@ -1,0 +1,180 @@
+"""Files for other runtimes compute what the network computes, at sizes they have not seen."""
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from torch import nn
+
+from ringconv import Downsample, GMRConv2d, Upsample, deploy
+from ringconv._resizing import SizeRule, symmetric_max_pool
+from ringconv.commands._terminal import UsageError
+from ringconv.commands.export import export
+from ringconv.deploy.onnx import runner
+from ringconv.models import create_model
+from ringconv.models.checkpoint import save_model
+
+SIZES = ((2, 3, 40, 40), (1, 3, 33, 47), (3, 3, 17, 64))
+
+
+def every_kind_of_layer():
+    """Small, so that it exports in seconds."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        GMRConv2d(3, 4, 5, padding=2, bias=False),
+        nn.BatchNorm2d(4),
+        Downsample(2),
+        GMRConv2d(4, 4, 3, padding=1, padding_mode="reflect"),
+        nn.ReLU(),
+        symmetric_max_pool(SizeRule.ceil_division((2, 2))),
+        GMRConv2d(4, 4, 3, padding=1, groups=2),
+        Upsample(2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ).eval()
+
+
+def assert_equal_at_all_sizes(model, run):
+    for shape in SIZES:
+        x = torch.randn(shape)
+        with torch.no_grad():
+            expected = model(x)
+        got = torch.as_tensor(np.asarray(run(x)))
+        assert (got - expected).abs().max() <= 1e-4 * expected.abs().max(), shape
+
+
+def test_onnx_at_every_size(tmp_path):
+    model = every_kind_of_layer()
+    path = deploy.export_onnx(model, tmp_path / "m.onnx", torch.randn(1, 3, 40, 40), "factored", metadata={"a": "b"})
+    run = runner(path)
+    assert_equal_at_all_sizes(model, lambda x: run(x.numpy())[0])
+    assert run(np.zeros((1, 3, 5, 6), np.float32))[0].shape == (1, 4)  # smaller than anything that was traced
+    stored = onnx.load(path)
+    assert {p.key: p.value for p in stored.metadata_props}["a"] == "b"
+    assert stored.graph.input[0].name == "image"
+    assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@pytest.mark.slow
+def test_onnx_at_a_fixed_odd_size(tmp_path):
+    example = torch.randn(1, 3, 33, 47)
+    path = deploy.export_onnx(every_kind_of_layer(), tmp_path / "m.onnx", example, free_sizes=False)
+    assert runner(path)(np.zeros((5, 3, 33, 47), np.float32))[0].shape == (5, 4)
+
+
+def test_sizes_are_divided_as_python_does(tmp_path):
+    class Halved(nn.Module):
+        def forward(self, x):
+            height, width = x.shape[2:]
+            return nn.functional.interpolate(x, size=(-(-height // 2), -(-width // 2)))
+
+    # The export checks its own values, at odd sizes too.
+    deploy.export_onnx(nn.Sequential(nn.Conv2d(3, 4, 1), Halved()), tmp_path / "m.onnx", torch.randn(1, 3, 33, 40))
+
+
+def test_a_wrong_file_is_noticed(tmp_path):
+    model = nn.Sequential(GMRConv2d(3, 4, 3))
+    path = deploy.export_onnx(model, tmp_path / "m.onnx", torch.randn(1, 3, 9, 9), free_sizes=False)
+    assert deploy.check_onnx(path, model, [torch.randn(5, 3, 9, 9)]) < 1e-5
+    model[0].weight.data.mul_(1.01)
+    with pytest.raises(deploy.ExportError, match="differs from the model by"):
+        deploy.check_onnx(path, model, [torch.randn(1, 3, 9, 9)])
+
+
+@pytest.mark.slow
+def test_program_at_every_size_without_ringconv(tmp_path):
+    model = every_kind_of_layer()
+    path = deploy.export_program(model, tmp_path / "m.pt2", torch.randn(1, 3, 40, 40))
+    examples = [(x := torch.randn(shape), model(x).detach()) for shape in SIZES]
+    torch.save(examples, tmp_path / "examples")
+    script = """
+        import sys, torch
+        sys.modules["ringconv"] = None  # importing it fails from here on
+        module = torch.export.load(sys.argv[1]).module()
+        for x, expected in torch.load(sys.argv[2]):
+            assert (module(x) - expected).abs().max() <= 1e-4 * expected.abs().max(), x.shape
+        print("equal")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path), str(tmp_path / "examples")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "equal", done.stderr
+
+
+@pytest.mark.slow
+def test_aoti_at_every_size(tmp_path):
+    model = every_kind_of_layer()
+    path = deploy.export_aoti(model, tmp_path / "m.aoti.pt2", torch.randn(1, 3, 40, 40))
+    run = torch._inductor.aoti_load_package(str(path))
+    assert_equal_at_all_sizes(model, run)
+
+
+def checkpoint_of(tmp_path, **preprocessing):
+    model = create_model("gmr_resnet18", num_classes=2, width=4, kernel_size=3)
+    model(torch.randn(8, 3, 32, 32))
+    return model.eval(), save_model(
+        tmp_path / "net.safetensors", model, class_names=("a", "b"), preprocessing=preprocessing
+    )
+
+
+def data_of(tmp_path):
+    draw = np.random.default_rng(0)
+    parts = {f"{split}_images": draw.integers(0, 256, (20, 32, 32, 3), dtype=np.uint8) for split in ("train", "test")}
+    labels = {f"{split}_labels": np.arange(20)[:, None] % 2 for split in ("train", "test")}
+    np.savez(tmp_path / "data.npz", **parts, **labels)
+    return tmp_path / "data.npz"
+
+
+def test_what_cannot_be_done_is_said_first(tmp_path):
+    with pytest.raises(UsageError, match="there is no checkpoint"):
+        export(tmp_path / "none")
+    with pytest.raises(UsageError, match="quantisation is for onnx, not for pt2"):
+        export(tmp_path / "none", format="pt2", quantize="static")
+    with pytest.raises(UsageError, match="give --data or --images"):
+        export(tmp_path / "none", quantize="static")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_command_with_quantisation(tmp_path, capsys, monkeypatch, mode):
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path / "cache"))
+    model, checkpoint = checkpoint_of(tmp_path, size=32)
+    export(checkpoint, quantize=mode, data=str(data_of(tmp_path)), out=tmp_path / "out" / "net.onnx")
+    printed = capsys.readouterr().out
+    assert "factored (written)" in printed
+    assert "of 20 images keep their class" in printed
+    assert "accuracy" in printed
+    files = {file.name for file in (tmp_path / "out").iterdir()}
+    assert files == {"net.onnx", "net.int8.onnx"}
+    about = {p.key: p.value for p in onnx.load(tmp_path / "out" / "net.onnx").metadata_props}
+    assert json.loads(about["ringconv"])["class_names"] == ["a", "b"]
+    run = runner(tmp_path / "out" / "net.int8.onnx")
+    kinds = {node.op_type for node in onnx.load(tmp_path / "out" / "net.int8.onnx").graph.node}
+    assert kinds & {"ConvInteger", "QuantizeLinear"}
+    with np.load(tmp_path / "data.npz") as data:  # outside of the range of its images, 8 bits would clip
+        x = torch.from_numpy(data["test_images"][:4]).permute(0, 3, 1, 2)[:, :, 1:] / 255
+    error = np.abs(run(x.numpy())[0] - model(x).detach().numpy()).max() / model(x).abs().max().item()
+    assert error < 0.25  # 8 bits, layer after layer; a wrong layer is off by far more
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixed_size", [False, True])
+def test_command_for_programs(tmp_path, capsys, fixed_size):
+    model, checkpoint = checkpoint_of(tmp_path)
+    export(checkpoint, format="pt2", form="dense", size=40, fixed_size=fixed_size)
+    assert "net.pt2" in capsys.readouterr().out
+    module = torch.export.load(tmp_path / "net.pt2").module()
+    for shape in ((1, 3, 40, 40), (3, 3, 40, 40)) if fixed_size else SIZES:
+        x = torch.randn(shape)
+        torch.testing.assert_close(module(x), model(x), rtol=1e-3, atol=1e-4)
+
+
+def test_quantisation_is_checked(tmp_path):
+    with pytest.raises(ValueError, match="got none"):
+        deploy.quantize_onnx(tmp_path / "m.onnx", tmp_path / "o.onnx", "static")
+    with pytest.raises(ValueError, match="got 'int4'"):
+        deploy.quantize_onnx(tmp_path / "m.onnx", tmp_path / "o.onnx", "int4")
