@@ -1,0 +1,154 @@
+"""From a list of files to a data set: read, drop what is broken, split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringconv._progress import Progress
+from ringconv.data.dataset import Chosen, DataSet, Rows, Split, Task, scale_of
+from ringconv.data.decode import TIFFS, VOLUMES, Bands, Decoder, Item, Mask, Picture, Volume, has_bands, suffix
+from ringconv.data.files import Faults, read_files
+from ringconv.data.known import known_statistics
+from ringconv.data.options import DataOptions
+from ringconv.data.splits import draw_per_class, hold_out, with_validation
+
+_NAMED = 10
+"""Files that a message lists; of the others it gives the number."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One image and what is known about it."""
+
+    item: Item
+    label: int = 0
+    """Class number; of a segmentation, what its splits are balanced by."""
+    mask: Item | None = None
+    group: str | None = None
+    split: str | None = None
+    """Where the set says so."""
+
+
+def assemble(
+    name: str,
+    records: Sequence[Record],
+    classes: Sequence[str],
+    options: DataOptions,
+    progress: Progress,
+    *,
+    decoder: Decoder | None = None,
+    mask_decoder: Decoder | None = None,
+    grouped: bool = True,
+) -> DataSet:
+    """Read the files and make the splits that ``options`` ask for.
+
+    Args:
+        decoder: default by the files' suffixes.
+        grouped: what ``options.grouped`` stands for if it is None.
+    """
+    if not records:
+        raise ValueError(f"{name} has no images")
+    task: Task = "segment" if records[0].mask is not None else "classify"
+    notes = [] if task == "segment" else _empty_classes(name, records, classes, options)
+    decoder = decoder or decoder_for([record.item.path for record in records], options)
+    images, faults = read_files(name, [record.item for record in records], decoder, options, progress)
+    targets: Rows = np.array([record.label for record in records], np.int64)
+    if task == "segment":
+        if mask_decoder is None:
+            mask_decoder = _mask_decoder_for(decoder, binary=len(classes) == 2)
+        masks = [record.mask for record in records if record.mask is not None]
+        targets, mask_faults = read_files(f"{name} masks", masks, mask_decoder, options, progress)
+        faults |= mask_faults
+    notes += _fault_notes(records, faults, options)
+
+    groups = _groups(records)
+    good = np.array([row for row in range(len(records)) if row not in faults], np.int64)
+    whole = Split(images, targets, decoder.dimensions, scale_of(Chosen(images, good)), groups)
+    keeps_groups = grouped if options.grouped is None else options.grouped
+    rows = split_rows([records[row] for row in good], options, keeps_groups)
+    splits = {split: whole.take(good[chosen]) for split, chosen in rows.items()}
+    splits = with_validation(splits, options.validation, options.seed, keeps_groups)
+    mean, std = known_statistics(name, whole.channels) or ((), ())
+    spacing = _common_spacing(name, [records[row].item for row in good], decoder)
+    return DataSet(name, task, tuple(classes), splits, mean, std, spacing, tuple(notes))
+
+
+def decoder_for(paths: Sequence[Path], options: DataOptions) -> Decoder:
+    """How such files are read: by the first one's suffix, and for TIFFs by what is in it."""
+    ending = suffix(paths[0])
+    if ending in VOLUMES:
+        return Volume(options.sides(3), options.spacing)
+    if ending in TIFFS and has_bands(paths):
+        return Bands(options.sides(2))
+    return Picture(options.sides(2), options.fit, options.grey)
+
+
+def _mask_decoder_for(decoder: Decoder, binary: bool) -> Decoder:
+    if isinstance(decoder, Volume):
+        return Volume(decoder.size, decoder.spacing, is_mask=True, binary=binary)
+    size = getattr(decoder, "size", None)
+    return Mask(size, getattr(decoder, "fit", "squash"), binary)
+
+
+def split_rows(records: Sequence[Record], options: DataOptions, grouped: bool) -> dict[str, NDArray[np.int64]]:
+    """Rows of each split: as the records say, or drawn; never through a group if ``grouped``."""
+    labels = np.array([record.label for record in records])
+    groups = _groups(records) if grouped else None
+    given = np.array([record.split or "" for record in records])
+    if not given.any():
+        if options.per_class is not None:
+            train, test = draw_per_class(labels, options.per_class, options.seed, groups)
+        else:
+            train, test = hold_out(labels, options.test, options.seed, groups)
+        rows = {"train": train, "test": test}
+    else:
+        rows = {split: np.flatnonzero(given == split) for split in ("train", "val", "test")}
+    return {split: chosen for split, chosen in rows.items() if len(chosen)}
+
+
+def _groups(records: Sequence[Record]) -> NDArray[np.str_] | None:
+    if all(record.group is None for record in records):
+        return None
+    # Without a group of its own, an image is one.
+    return np.array([f"image {row}" if r.group is None else f"group {r.group}" for row, r in enumerate(records)])
+
+
+def _empty_classes(name: str, records: Sequence[Record], classes: Sequence[str], options: DataOptions) -> list[str]:
+    filled = {record.label for record in records}
+    empty = [title for number, title in enumerate(classes) if number not in filled]
+    if not empty:
+        return []
+    message = f"{len(empty)} of {len(classes)} classes have no image: {', '.join(empty)}"
+    if options.faults == "refuse":
+        raise ValueError(f"{name}: {message}; is the set complete? faults='skip' goes on without")
+    return [message]
+
+
+def _fault_notes(records: Sequence[Record], faults: Faults, options: DataOptions) -> list[str]:
+    if not faults:
+        return []
+    files = list(dict.fromkeys(f"{records[row].item.path} ({fault})" for row, fault in sorted(faults.items())))
+    shown = files[:_NAMED] + ([f"and {len(files) - _NAMED} more"] if len(files) > _NAMED else [])
+    message = f"{len(faults)} of {len(records)} images cannot be read:\n  " + "\n  ".join(shown)
+    if options.faults == "refuse":
+        raise ValueError(f"{message}\nfaults='skip' leaves them out")
+    return [message]
+
+
+def _common_spacing(name: str, items: Sequence[Item], decoder: Decoder) -> tuple[float, ...] | None:
+    if not isinstance(decoder, Volume) or not items:
+        return None
+    spacings = np.array([decoder.decoded_spacing(item) for item in items])
+    first = spacings[0]
+    other = np.flatnonzero((np.abs(spacings - first) > 0.01 * first).any(1))
+    if len(other):
+        raise ValueError(
+            f"{name}: voxels differ in size, {tuple(first)} in {items[0].path} and {tuple(spacings[other[0]])} in"
+            f" {items[other[0]].path}; give a spacing that all are resampled to"
+        )
+    return tuple(float(step) for step in first)

@@ -1,0 +1,271 @@
+"""From a file to an array: pictures, bands, volumes, meshes.
+
+A decoder is a frozen dataclass: its fields say all that it does to a file, so that its ``repr`` can be part of a
+cache's key, and worker processes can be sent a copy.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringconv._extras import needs
+
+PICTURES = (".bmp", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".webp")
+TIFFS = (".tif", ".tiff")
+VOLUMES = (".nii", ".nii.gz")
+SUFFIXES = PICTURES + TIFFS + VOLUMES
+
+Array = NDArray[Any]
+Fit = Literal["squash", "crop"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file, or a part of one."""
+
+    path: Path
+    box: tuple[int, int, int, int] | None = None
+    """Left, top, right, bottom: the part of a picture that is meant."""
+
+
+class Decoder(Protocol):
+    dimensions: ClassVar[int]
+
+    def __call__(self, item: Item, /) -> Array:
+        """(*S) or (*S, C)"""
+        ...
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A photograph: (H, W, 3), or (H, W) if grey, uint8; upright as its camera noted. An alpha channel is dropped."""
+
+    dimensions: ClassVar[int] = 2
+    size: tuple[int, ...] | None = None
+    fit: Fit = "squash"
+    grey: bool = False
+
+    def __call__(self, item: Item) -> Array:
+        if item.box is None:
+            image = _opened(item.path)
+        else:
+            image = _cut(_scene(item.path, item.path.stat().st_mtime_ns), item.box)
+        image = image.convert("L" if self.grey else "RGB")
+        if self.size is not None:
+            image = _resized(image, self.size, self.fit, needs("PIL.Image", "data").Resampling.BILINEAR)
+        return np.asarray(image)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A picture of class numbers: (H, W) uint8. If binary, everything that is not 0 is 1."""
+
+    dimensions: ClassVar[int] = 2
+    size: tuple[int, ...] | None = None
+    fit: Fit = "squash"
+    binary: bool = True
+
+    def __call__(self, item: Item) -> Array:
+        image = _opened(item.path)
+        if image.mode not in ("L", "P", "1", "I", "I;16"):
+            image = image.convert("L")
+        if self.size is not None:
+            image = _resized(image, self.size, self.fit, needs("PIL.Image", "data").Resampling.NEAREST)
+        values = np.asarray(image)
+        return (values > 0).astype(np.uint8) if self.binary else values.astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Bands:
+    """A TIFF with any number of bands of any depth: (H, W, C), in the file's own type."""
+
+    dimensions: ClassVar[int] = 2
+    size: tuple[int, ...] | None = None
+
+    def __call__(self, item: Item) -> Array:
+        with needs("tifffile", "data").TiffFile(item.path) as file:
+            series = file.series[0]
+            axes, pixels = series.axes, series.asarray()
+        if "Y" not in axes or "X" not in axes:
+            raise ValueError(f"a TIFF with the axes {axes} has no rows and columns")
+        pixels = np.moveaxis(pixels, (axes.index("Y"), axes.index("X")), (0, 1))
+        pixels = pixels.reshape(*pixels.shape[:2], -1)
+        return pixels if self.size is None else _interpolated(pixels, self.size)
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A NIfTI volume: (D, H, W) or (D, H, W, C), axes towards superior, anterior and right, in the file's own type.
+
+    With ``spacing`` it is resampled to that voxel size, and then cropped or padded with its smallest value to ``size``;
+    without, ``size`` squashes it.
+    """
+
+    dimensions: ClassVar[int] = 3
+    size: tuple[int, ...] | None = None
+    spacing: tuple[float, ...] | None = None
+    is_mask: bool = False
+    """Class numbers: never mixed."""
+    binary: bool = False
+    """Everything that is not 0 is 1."""
+
+    def __call__(self, item: Item) -> Array:
+        nibabel = needs("nibabel", "data")
+        image = nibabel.as_closest_canonical(nibabel.load(item.path))
+        voxels = np.asanyarray(image.dataobj)
+        if voxels.dtype == np.float64:  # what nibabel makes of scaled integers
+            voxels = voxels.astype(np.float32)
+        if voxels.ndim not in (3, 4):
+            raise ValueError(f"a volume must have 3 axes, or 4 with channels, got shape {voxels.shape}")
+        voxels = np.ascontiguousarray(voxels.transpose(2, 1, 0, *range(3, voxels.ndim)))
+        order = 0 if self.is_mask else 1
+        if self.binary:
+            voxels = (voxels > 0).astype(np.uint8)
+        if self.spacing is not None:
+            steps = self.spacing_of(item)
+            factors = [own / asked for own, asked in zip(steps, self.spacing, strict=True)]
+            sides = tuple(max(1, round(n * factor)) for n, factor in zip(voxels.shape, factors, strict=False))
+            voxels = _interpolated(voxels, sides, order)
+            return voxels if self.size is None else _cropped_or_padded(voxels, self.size)
+        return voxels if self.size is None else _interpolated(voxels, self.size, order)
+
+    def spacing_of(self, item: Item) -> tuple[float, ...]:
+        """Voxel size along (D, H, W) as the file has it."""
+        nibabel = needs("nibabel", "data")
+        zooms = nibabel.as_closest_canonical(nibabel.load(item.path)).header.get_zooms()
+        return tuple(float(step) for step in zooms[2::-1])
+
+    def decoded_spacing(self, item: Item) -> tuple[float, ...]:
+        """Voxel size along (D, H, W) of what is returned."""
+        if self.spacing is not None:
+            return self.spacing
+        steps = self.spacing_of(item)
+        if self.size is None:
+            return steps
+        sides = needs("nibabel", "data").as_closest_canonical(needs("nibabel", "data").load(item.path)).shape[2::-1]
+        return tuple(step * old / new for step, old, new in zip(steps, sides, self.size, strict=True))
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A surface as occupancy: (D, H, W) uint8 of 0 and 1, with D along z.
+
+    The mesh is centred and scaled to fill the grid along its longest side, points are drawn evenly from its surface,
+    and every voxel with a point in it is 1.
+    """
+
+    dimensions: ClassVar[int] = 3
+    side: int = 32
+    points: int = 2048
+    seed: int = 0
+
+    def __call__(self, item: Item) -> Array:
+        trimesh = needs("trimesh", "data")
+        mesh = trimesh.load(item.path, force="mesh", process=False)
+        if len(mesh.faces) == 0 or not np.isfinite(mesh.vertices).all() or not mesh.area > 0:
+            raise ValueError("the mesh has no surface")
+        # The file's own name decides its points, so that they do not depend on what else is in the folder.
+        seed = zlib.crc32(item.path.name.encode()) ^ self.seed
+        points = trimesh.sample.sample_surface(mesh, self.points, seed=seed)[0]
+        low, high = mesh.bounds
+        # A hair smaller than the grid, so that a face on a voxel's border falls to the inside on both sides.
+        unit = (points - (low + high) / 2) / (high - low).max() * (1 - 1e-6) + 0.5
+        cells = np.clip((unit * self.side).astype(np.int64), 0, self.side - 1)
+        grid = np.zeros((self.side,) * 3, np.uint8)
+        grid[cells[:, 2], cells[:, 1], cells[:, 0]] = 1
+        return grid
+
+
+def suffix(path: Path) -> str:
+    """In lower case; ".nii.gz" counts as one."""
+    name = path.name.lower()
+    return ".nii.gz" if name.endswith(".nii.gz") else path.suffix.lower()
+
+
+def has_bands(paths: Sequence[Path]) -> bool:
+    """Whether TIFFs are more than 8-bit pictures of up to four channels, by the first one that can be read."""
+    tifffile = needs("tifffile", "data")
+    for path in paths[:100]:
+        try:
+            with tifffile.TiffFile(path) as file:
+                page = file.pages[0]
+                return bool(page.dtype != np.uint8 or page.samplesperpixel > 4 or len(file.pages) > 1)
+        except (tifffile.TiffFileError, OSError, IndexError):
+            continue  # it gets named when it is read
+    return False
+
+
+@functools.lru_cache(maxsize=4)
+def _scene(path: Path, changed: int) -> Any:
+    """A picture that several boxes are cut from, one after the other."""
+    return _opened(path)
+
+
+def _opened(path: Path) -> Any:
+    pillow = needs("PIL.Image", "data")
+    with pillow.open(path) as file:
+        image = needs("PIL.ImageOps", "data").exif_transpose(file)
+        image.load()
+    if image.mode.startswith("I") or image.mode == "F":
+        # Pillow would clip 16 bits to 8 instead of scaling them.
+        values = np.asarray(image).astype(np.float64)
+        top = 65535.0 if image.mode.startswith("I") else max(float(values.max()), 1.0)
+        image = pillow.fromarray((values.clip(0, top) * (255 / top)).round().astype(np.uint8))
+    return image
+
+
+def _cut(image: Any, box: tuple[int, int, int, int]) -> Any:
+    """The part of the box that is in the picture."""
+    left, top, right, bottom = box
+    inside = (max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height))
+    if inside[0] >= inside[2] or inside[1] >= inside[3]:
+        raise ValueError(f"the box {box} is empty in a picture of {image.width} x {image.height}")
+    return image.crop(inside)
+
+
+def _resized(image: Any, size: tuple[int, ...], fit: Fit, method: Any) -> Any:
+    height, width = size
+    if fit == "crop":
+        return needs("PIL.ImageOps", "data").fit(image, (width, height), method)
+    return image if image.size == (width, height) else image.resize((width, height), method)
+
+
+def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array:
+    """(*S, ...) -> (*size, ...) linearly or by the nearest; smaller sizes are smoothed first, against aliasing."""
+    sides = values.shape[: len(size)]
+    if sides == tuple(size):
+        return values
+    ndimage = needs("scipy.ndimage", "data")
+    rest = values.ndim - len(size)
+    smooth = values.astype(np.float64)
+    if order:
+        widths = [max(0.0, old / new - 1) / 2 for old, new in zip(sides, size, strict=True)]
+        smooth = ndimage.gaussian_filter(smooth, [*widths, *[0.0] * rest])
+    factors = [new / old for old, new in zip(sides, size, strict=True)]
+    zoomed = ndimage.zoom(smooth, [*factors, *[1.0] * rest], order=order, mode="nearest", grid_mode=True)
+    if np.issubdtype(values.dtype, np.integer):
+        zoomed = zoomed.round()
+    result: Array = zoomed.astype(values.dtype)
+    return result
+
+
+def _cropped_or_padded(values: Array, size: tuple[int, ...]) -> Array:
+    """(*S, ...) -> (*size, ...), both about their middles."""
+    for axis, side in enumerate(size):
+        missing = side - values.shape[axis]
+        if missing > 0:
+            widths = [(0, 0)] * values.ndim
+            widths[axis] = (missing // 2, missing - missing // 2)
+            values = np.pad(values, widths, constant_values=values.min())
+        else:
+            start = -missing // 2
+            values = values.take(range(start, start + side), axis)
+    return values

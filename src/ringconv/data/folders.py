@@ -1,0 +1,182 @@
+"""Images in folders named by their class, or listed in a CSV."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from ringconv._progress import Progress
+from ringconv.data.assemble import Record, assemble
+from ringconv.data.dataset import DataSet
+from ringconv.data.decode import SUFFIXES, Item, suffix
+from ringconv.data.options import DataOptions, GroupOf
+
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Names of folders, and values in a CSV, that mean a split."""
+
+_COLUMNS = {
+    "path": ("path", "image", "file", "filename"),
+    "label": ("label", "class", "target"),
+    "mask": ("mask",),
+    "group": ("group", "patient", "slide", "scene"),
+    "split": ("split",),
+}
+
+
+def images_below(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """All images in a folder and its subfolders, sorted; hidden files and other types are passed over."""
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        paths = (Path(parent, name) for name in names if not name.startswith("."))
+        found += [path for path in paths if suffix(path) in suffixes]
+    return sorted(found)
+
+
+def class_folders(folder: Path) -> list[Path]:
+    """The visible subfolders, sorted by name."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def split_folders(folder: Path) -> dict[str, Path]:
+    """Split -> its folder, where the subfolders are called train, test and so on."""
+    return {SPLIT_NAMES[path.name.lower()]: path for path in class_folders(folder) if path.name.lower() in SPLIT_NAMES}
+
+
+def is_class_folder(folder: Path) -> bool:
+    """Whether there are subfolders with images."""
+    return folder.is_dir() and any(_some_image(path) for path in class_folders(folder))
+
+
+def records_of_classes(
+    folders: Iterable[tuple[str | None, Path]], group_of: GroupOf | None = None
+) -> tuple[list[Record], list[str]]:
+    """Images and class names of folders of class folders, each for a split or for none."""
+    folders = list(folders)
+    classes = sorted({path.name for _, folder in folders for path in class_folders(folder)})
+    number = {title: index for index, title in enumerate(classes)}
+    records = [
+        Record(Item(path), number[title.name], None, group_of(path) if group_of else None, split)
+        for split, folder in folders
+        for title in class_folders(folder)
+        for path in images_below(title)
+    ]
+    return records, classes
+
+
+def load_folder(folder: Path, options: DataOptions, progress: Progress, name: str | None = None) -> DataSet:
+    """``folder/class/*.jpg``, or ``folder/{train,val,test}/class/*.jpg``; images may lie deeper in their class."""
+    splits = split_folders(folder)
+    parts: list[tuple[str | None, Path]] = [*splits.items()] or [(None, folder)]
+    records, classes = records_of_classes(parts, _group_function(options, folder))
+    return assemble(name or folder.name, records, classes, options, progress)
+
+
+def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
+    """A line per image, with paths relative to the CSV's folder.
+
+    Columns, by the names in its first line: ``path``; ``label`` (a class's name) or ``mask`` (a path); and optionally
+    ``group`` (or patient, slide, scene) and ``split`` (train, val or test).
+    """
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        columns = _columns(path, lines.fieldnames or ())
+        rows = list(lines)
+    labels = [_value(row, columns, "label") for row in rows]
+    classes = sorted({label for label in labels if label}, key=_natural)
+    if "label" in columns:
+        number = {title: index for index, title in enumerate(classes)}
+        unlabelled = [line for line, label in enumerate(labels, 2) if not label]
+        if unlabelled:
+            raise ValueError(f"{path}: no label in line {unlabelled[0]}, and in {len(unlabelled)} lines altogether")
+    records = []
+    for line, (row, label) in enumerate(zip(rows, labels, strict=True), 2):
+        image = path.parent / (_value(row, columns, "path") or "")
+        mask = path.parent / (_value(row, columns, "mask") or "") if "mask" in columns else None
+        for file_path in (image, mask):
+            if file_path is not None and not file_path.is_file():
+                raise FileNotFoundError(f"{path}, line {line}: there is no file {file_path}")
+        split = _value(row, columns, "split")
+        if split and split.lower() not in SPLIT_NAMES:
+            raise ValueError(f"{path}, line {line}: the split must be of train, val and test, got {split!r}")
+        records.append(
+            Record(
+                Item(image),
+                number[label] if label else 0,
+                Item(mask) if mask else None,
+                _value(row, columns, "group"),
+                SPLIT_NAMES[split.lower()] if split else None,
+            )
+        )
+    if any(record.split for record in records) and not all(record.split for record in records):
+        raise ValueError(f"{path}: some lines have a split and some have none")
+    _check_groups(path, records)
+    if "mask" in columns:
+        classes = ["background", "foreground"]
+    return assemble(path.stem, records, classes, options, progress)
+
+
+def _columns(path: Path, found: Sequence[str]) -> dict[str, str]:
+    """What a column is for -> its name in this file."""
+    by_name = {name.strip().lower(): name for name in found}
+    columns = {
+        purpose: by_name[name] for purpose, names in _COLUMNS.items() for name in reversed(names) if name in by_name
+    }
+    if "path" not in columns or not {"label", "mask"} & columns.keys():
+        raise ValueError(f"{path} needs the columns path and label (or mask) in its first line, got {list(found)}")
+    return columns
+
+
+def _value(row: dict[str, str], columns: dict[str, str], purpose: str) -> str | None:
+    return (row[columns[purpose]] or "").strip() or None if purpose in columns else None
+
+
+def _natural(label: str) -> tuple[bool, float, str]:
+    """Sorts 2 before 10, and numbers before names."""
+    return (False, float(label), label) if label.isdigit() else (True, 0.0, label)
+
+
+def _check_groups(path: Path, records: Sequence[Record]) -> None:
+    seen: dict[str, str] = {}
+    for record in records:
+        if record.group and record.split and seen.setdefault(record.group, record.split) != record.split:
+            raise ValueError(
+                f"{path}: the group {record.group!r} is in {seen[record.group]!r} and in {record.split!r}; a split must"
+                " not cut through a group"
+            )
+
+
+def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str] | None:
+    """From the file of groups that the options name, or the function that they are."""
+    if options.groups is None or not isinstance(options.groups, Path):
+        return options.groups
+    with options.groups.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        if not {"path", "group"} <= set(lines.fieldnames or ()):
+            raise ValueError(f"{options.groups} needs the columns path and group in its first line")
+        groups = {(folder / line["path"]).resolve(): line["group"] for line in lines}
+
+    def group_of(path: Path) -> str:
+        if path.resolve() not in groups:
+            raise ValueError(f"{options.groups} has no line for {path}; its paths are relative to {folder}")
+        return groups[path.resolve()]
+
+    return group_of
+
+
+def _some_image(folder: Path) -> bool:
+    def images(folder: Path) -> Iterator[bool]:
+        for parent, _, names in os.walk(folder):
+            yield from (suffix(Path(parent, name)) in SUFFIXES for name in names if not name.startswith("."))
+
+    return any(images(folder))

@@ -1,0 +1,88 @@
+"""One npz in the layout of MedMNIST: pictures, volumes, or pictures with masks."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringconv.data import cache
+from ringconv.data.dataset import DataSet, Rows, Split, Task, scale_of
+from ringconv.data.known import known_statistics
+from ringconv.data.options import DataOptions
+from ringconv.data.splits import with_validation
+
+
+def load_npz(path: Path, options: DataOptions) -> DataSet:
+    """``{train,val,test}_images`` uint8 (N, H, W), (N, H, W, C), (N, D, H, W) or (N, D, H, W, C), with ``..._labels``
+    (N,) or (N, 1), or ``..._masks`` (N, *S). Optionally ``..._groups`` (N,), ``class_names`` and ``spacing``.
+
+    The arrays are unpacked once into the cache and memory-mapped from there.
+    """
+    folder = cache.stored(path.stem, cache.key_of([path]), lambda folder: _unpack(path, folder), options.cache_folder)
+    arrays = {file.stem: _array(path, file) for file in folder.glob("*.npy")}
+    names = [name for name in ("train", "val", "test") if f"{name}_images" in arrays]
+    if not names:
+        raise ValueError(f"{path} has no train_images, val_images or test_images; it has {sorted(arrays)}")
+    scale = max(scale_of(arrays[f"{name}_images"]) for name in names)
+    splits = {name: _split(path, name, arrays, scale) for name in names}
+    task: Task = "segment" if f"{names[0]}_masks" in arrays else "classify"
+    if "class_names" in arrays:
+        classes = tuple(map(str, arrays["class_names"]))
+    elif task == "segment":
+        classes = ("background", "foreground")
+    else:
+        highest = max((int(split.targets[:].max()) for split in splits.values() if len(split)), default=0)
+        classes = tuple(map(str, range(highest + 1)))
+    splits = with_validation(splits, options.validation, options.seed)
+    spacing = tuple(map(float, arrays["spacing"])) if "spacing" in arrays else None
+    mean, std = known_statistics(path.stem, splits[names[-1]].channels) or ((), ())
+    return DataSet(path.stem, task, classes, splits, mean, std, spacing)
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.infolist():
+                if Path(entry.filename).name != entry.filename or "\\" in entry.filename:
+                    raise ValueError(f"{path} has the entry {entry.filename!r}; an npz has no folders")
+                with archive.open(entry) as source, (folder / entry.filename).open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} is not a complete npz: {error}") from error
+
+
+def _array(path: Path, file: Path) -> NDArray[Any]:
+    try:
+        # Arrays of objects would be pickles, and are refused.
+        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"{path}: {file.stem} is not an array of numbers or text: {error}") from error
+    return array
+
+
+def _split(path: Path, name: str, arrays: dict[str, NDArray[Any]], scale: float) -> Split:
+    images: Rows = arrays[f"{name}_images"]
+    masks = arrays.get(f"{name}_masks")
+    groups = arrays.get(f"{name}_groups")
+    groups_as_text = None if groups is None else np.asarray(groups).astype(str).reshape(-1)
+    dimensions = _dimensions(path, images.shape)
+    if masks is not None:
+        return Split(images, masks, dimensions, scale, groups_as_text)
+    if f"{name}_labels" not in arrays:
+        raise ValueError(f"{path} has {name}_images, but neither {name}_labels nor {name}_masks")
+    labels = np.asarray(arrays[f"{name}_labels"])
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        raise ValueError(f"{path}: {name}_labels has {labels.shape[1]} labels per image; one is expected")
+    return Split(images, labels.reshape(-1).astype(np.int64), dimensions, scale, groups_as_text)
+
+
+def _dimensions(path: Path, shape: tuple[int, ...]) -> int:
+    """A last axis of up to 4 is channels: (N, H, W, 3) is pictures, (N, D, H, W) is volumes."""
+    if len(shape) not in (3, 4, 5):
+        raise ValueError(f"{path}: images must have 3 to 5 axes, got the shape {tuple(shape)}")
+    return 3 if len(shape) == 5 or (len(shape) == 4 and shape[-1] > 4) else 2

@@ -1,0 +1,133 @@
+"""One door to all data."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ringconv._progress import Progress
+from ringconv.data.dataset import DataSet, Split
+from ringconv.data.fetch import extract, fetch
+from ringconv.data.folders import is_class_folder, load_csv, load_folder, split_folders
+from ringconv.data.layouts import LAYOUTS
+from ringconv.data.npz import load_npz
+from ringconv.data.options import DataOptions
+from ringconv.data.textures import PHOTOGRAPHS, load_textures
+
+_TEXTURES_PER_CLASS = {"train": 150, "test": 100}
+
+
+def data_root(root: Path | None = None) -> Path:
+    """Where names are looked up: the given folder, or the environment's RINGCONV_DATA, or ``data``."""
+    return root if root is not None else Path(os.environ.get("RINGCONV_DATA", "data"))
+
+
+def open_data(
+    where: str | Path,
+    *,
+    layout: str | None = None,
+    root: Path | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> DataSet:
+    """A data set, by its path or its name.
+
+    A path is an npz in the layout of MedMNIST, a CSV, a folder in one of the published layouts (see ``LAYOUTS``), a
+    folder of class folders, or one of ``train`` and ``test`` folders of class folders. A name is one of ``LAYOUTS``, or
+    of an npz or folder, below the data folder; or "textures", the photographs that come with scikit-image.
+
+    Args:
+        layout: read a folder as this published layout instead of looking what it is.
+        root: the data folder; default the environment's RINGCONV_DATA, or ``data``.
+        progress: told while files are read.
+        options: the fields of :class:`DataOptions`.
+    """
+    chosen = DataOptions(**options)
+    opened = _opened(where, layout, root, chosen, progress or (lambda stage, done, total: None))
+    sides = chosen.sides(opened.dimensions)
+    if sides is None or all(split.size == sides for split in opened.splits.values()):
+        return opened
+    # What comes as arrays has a size of its own.
+    spacing = opened.spacing
+    if spacing is not None:
+        old = next(iter(opened.splits.values())).size
+        spacing = tuple(step * before / after for step, before, after in zip(spacing, old, sides, strict=True))
+    splits = {name: split.resized(sides) for name, split in opened.splits.items()}
+    return replace(opened, splits=splits, spacing=spacing)
+
+
+def _opened(where: str | Path, layout: str | None, root: Path | None, chosen: DataOptions, report: Progress) -> DataSet:
+    if layout is not None and layout not in LAYOUTS:
+        raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    if str(where) == "textures":
+        return _textures(chosen)
+    path = _found(where, data_root(root))
+    if layout is None and str(where) in LAYOUTS and not path.is_file():
+        layout = str(where)
+    if layout is not None:
+        base = LAYOUTS[layout].root(path)
+        if base is None and layout == "mtarsi" and is_class_folder(path):
+            base = path  # it is like any folder of class folders
+        if base is None:
+            raise FileNotFoundError(LAYOUTS[layout].missing(layout, path))
+        return LAYOUTS[layout].load(base, chosen, report)
+    if path.is_file():
+        if path.suffix.lower() == ".npz":
+            return load_npz(path, chosen)
+        if path.suffix.lower() == ".csv":
+            return load_csv(path, chosen, report)
+        raise ValueError(f"a data file must be an npz or a csv, got {path}")
+    for known in LAYOUTS.values():
+        base = known.root(path)
+        if base is not None:
+            return known.load(base, chosen, report)
+    if is_class_folder(path) or split_folders(path):
+        return load_folder(path, chosen, report)
+    raise ValueError(
+        f"{path} is none of the known layouts ({', '.join(LAYOUTS)}), and has no class folders with images:"
+        " 'ringconv data list' shows what each looks like"
+    )
+
+
+def fetch_data(name: str, root: Path | None = None, progress: Progress | None = None) -> Path:
+    """Download and unpack a published set into the data folder, and return the folder. Archives are kept."""
+    if name not in LAYOUTS:
+        raise ValueError(f"the name must be one of {', '.join(LAYOUTS)}, got {name!r}")
+    known, folder = LAYOUTS[name], data_root(root)
+    if not known.downloads:
+        raise ValueError(f"{known.title} cannot be fetched by a program; get it from {known.source}")
+    for download in known.downloads:
+        archive = fetch(download.url, folder / "downloads" / download.name, download.md5, progress)
+        extract(archive, folder / download.folder)
+    return folder
+
+
+def _found(where: str | Path, root: Path) -> Path:
+    path = Path(where).expanduser()
+    if path.exists():
+        return path
+    name = str(where)
+    places = (root / name, root / f"{name}.npz", root / f"{name}.csv")
+    for place in places:
+        if place.exists():
+            return place
+    if name in LAYOUTS:
+        if root.is_dir() and LAYOUTS[name].root(root) is not None:
+            return root
+        raise FileNotFoundError(LAYOUTS[name].missing(name, root))
+    names = ", ".join(["textures", *LAYOUTS])
+    raise FileNotFoundError(
+        f"there is no file or folder {path}, and nothing of that name in the data folder {root} (RINGCONV_DATA); names"
+        f" that are known are {names}"
+    )
+
+
+def _textures(options: DataOptions) -> DataSet:
+    splits = {}
+    for split, number in _TEXTURES_PER_CLASS.items():
+        drawn = load_textures("train" if split == "train" else "test", number, options.seed)
+        splits[split] = Split(drawn.view()[:, 0].numpy(), drawn.labels, 2, 1.0)
+    classes = tuple(photograph.name for photograph in PHOTOGRAPHS)
+    return DataSet("textures", "classify", classes, splits, (0.0,), (1.0,))

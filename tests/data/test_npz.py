@@ -1,0 +1,118 @@
+"""npz in the layout of MedMNIST."""
+
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from ringconv.data import open_data
+
+
+def save(path, count=20, shape=(8, 8, 3), **more):
+    generator = np.random.default_rng(1)
+    arrays = {}
+    for split in ("train", "test"):
+        arrays[f"{split}_images"] = generator.integers(0, 256, (count, *shape), dtype=np.uint8)
+        arrays[f"{split}_labels"] = (np.arange(count) % 4)[:, None].astype(np.uint8)
+    np.savez_compressed(path, **(arrays | more))
+    return arrays
+
+
+def test_by_path_and_by_name(tmp_path, monkeypatch):
+    arrays = save(tmp_path / "cells.npz", class_names=np.array(["a", "b", "c", "d"]))
+    monkeypatch.setenv("RINGCONV_DATA", str(tmp_path))
+    for data in (open_data(tmp_path / "cells.npz"), open_data("cells"), open_data("cells", root=tmp_path)):
+        assert data.name == "cells"
+        assert data.task == "classify"
+        assert data.classes == ("a", "b", "c", "d")
+        assert {name: len(split) for name, split in data.splits.items()} == {"train": 20, "test": 20}
+        assert torch.equal(data["test"][3][0], torch.from_numpy(arrays["test_images"][3]).movedim(-1, 0) / 255)
+        assert data["test"][3][1] == 3
+
+
+def test_arrays_are_memory_mapped_and_unpacked_once(tmp_path, cache_of_its_own):
+    save(tmp_path / "set.npz")
+    data = open_data(tmp_path / "set.npz")
+    assert isinstance(data["test"].images, np.memmap)
+    (folder,) = cache_of_its_own.iterdir()
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    open_data(tmp_path / "set.npz")
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+    save(tmp_path / "set.npz", count=12)
+    assert len(open_data(tmp_path / "set.npz")["test"]) == 12, "a changed file is read again"
+
+
+@pytest.mark.parametrize(
+    ("shape", "dimensions", "channels"),
+    [
+        ((8, 8), 2, 1),
+        ((8, 8, 1), 2, 1),
+        ((8, 8, 3), 2, 3),
+        ((8, 8, 8), 3, 1),
+        ((8, 8, 8, 2), 3, 2),
+    ],
+)
+def test_pictures_and_volumes(tmp_path, shape, dimensions, channels):
+    save(tmp_path / "set.npz", shape=shape)
+    data = open_data(tmp_path / "set.npz")
+    assert (data.dimensions, data.channels) == (dimensions, channels)
+    assert data["train"].batch([0])[0].shape == (1, channels, *[8] * dimensions)
+
+
+def test_masks_groups_and_validation(tmp_path):
+    images = np.zeros((12, 4, 6, 3), np.uint8)
+    np.savez(
+        tmp_path / "set.npz",
+        train_images=images,
+        train_masks=np.ones((12, 4, 6), np.uint8),
+        train_groups=np.repeat(np.arange(4), 3),
+    )
+    data = open_data(tmp_path / "set.npz", validation=0.25)
+    assert data.task == "segment"
+    assert data.classes == ("background", "foreground")
+    assert not set(data["train"].groups) & set(data["val"].groups)
+    assert len(data["val"]) == 3
+
+
+def test_known_sets_are_normalised_as_in_the_paper(tmp_path):
+    save(tmp_path / "cifar10_20k.npz")
+    assert open_data(tmp_path / "cifar10_20k.npz").mean == (0.4914, 0.4822, 0.4465)
+    save(tmp_path / "cifar10.npz", shape=(8, 8))
+    assert len(open_data(tmp_path / "cifar10.npz").mean) == 1, "but not in another number of channels"
+
+
+def test_what_is_wrong_is_said(tmp_path):
+    path = tmp_path / "set.npz"
+    save(path, test_labels=np.full((20, 1), 9), class_names=np.array(["a", "b", "c", "d"]))
+    with pytest.raises(ValueError, match="set, test: 20 labels are not of the 4 classes"):
+        open_data(path)
+    save(path, train_labels=np.zeros((20, 3), np.uint8))
+    with pytest.raises(ValueError, match="3 labels per image"):
+        open_data(path)
+    np.savez(path, images=np.zeros(3))
+    with pytest.raises(ValueError, match=r"has no train_images.*it has \['images'\]"):
+        open_data(path)
+    np.savez(path, test_images=np.zeros((3, 4, 4), np.uint8))
+    with pytest.raises(ValueError, match="neither test_labels nor test_masks"):
+        open_data(path)
+    save(path)
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="is not a complete npz"):
+        open_data(path)
+
+
+def test_pickles_in_an_npz_are_refused(tmp_path):
+    save(tmp_path / "set.npz", class_names=np.array([{"a": 1}, None], dtype=object))
+    with pytest.raises(ValueError, match="class_names is not an array of numbers or text"):
+        open_data(tmp_path / "set.npz")
+
+
+def test_entries_cannot_leave_the_cache(tmp_path, cache_of_its_own):
+    save(tmp_path / "set.npz")
+    with zipfile.ZipFile(tmp_path / "set.npz", "a") as archive:
+        archive.writestr("../../escaped.npy", b"x")
+    with pytest.raises(ValueError, match="an npz has no folders"):
+        open_data(tmp_path / "set.npz")
+    assert not list(cache_of_its_own.parent.rglob("escaped.npy"))
+    assert not list(cache_of_its_own.iterdir()), "and what was begun is gone"
