@@ -1,0 +1,156 @@
+"""``ringconv data``, ``evaluate`` and ``audit``, from the arguments to the files they write."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ringconv import cli
+from ringconv.models import create_model
+from ringconv.models.checkpoint import save_model
+
+
+@pytest.fixture(autouse=True)
+def surroundings(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("RINGCONV_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def npz(tmp_path):
+    generator = np.random.default_rng(0)
+    arrays = {
+        f"{split}_images": generator.integers(0, 256, (12, 16, 16, 3), dtype=np.uint8) for split in ("train", "test")
+    }
+    arrays |= {f"{split}_labels": np.arange(12) % 3 for split in ("train", "test")}
+    np.savez(tmp_path / "cells.npz", class_names=np.array(["a", "b", "c"]), **arrays)
+    return tmp_path / "cells.npz"
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    torch.manual_seed(0)
+    model = create_model("gmr_resnet18", num_classes=3, width=4, kernel_size=3)
+    preprocessing = {"size": (16, 16), "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+    return save_model(tmp_path / "net.safetensors", model, class_names=["a", "b", "c"], preprocessing=preprocessing)
+
+
+def run(capsys, *arguments, status=0):
+    assert cli.main([str(argument) for argument in arguments]) == status
+    out, err = capsys.readouterr()
+    return err if status else out
+
+
+def test_data_list_names_every_layout(capsys):
+    out = run(capsys, "data", "list")
+    for name in ("cifar10", "nwpu10", "mtarsi", "nct_crc", "pcam", "imagenet", "modelnet10", "cryonuseg", "textures"):
+        assert f"{name}:" in out
+    assert "cifar-10-batches-py/" in out
+
+
+def test_data_check(npz, capsys):
+    out = run(capsys, "data", "check", npz)
+    assert "cells: classify, 2D, 3 classes" in out
+    assert "16 x 16" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_data_check_counts_what_is_broken(tmp_path, capsys):
+    for row in range(4):
+        path = tmp_path / "set" / "ab"[row % 2] / f"{row}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(path)
+    path.write_bytes(path.read_bytes()[:40])
+    assert "1 of 4 images cannot be read" in run(capsys, "data", "check", tmp_path / "set", status=2)
+    out = run(capsys, "data", "check", tmp_path / "set", "--faults", "skip")
+    assert "Note: 1 of 4 images cannot be read" in out
+    assert "3.png" in out
+
+
+@pytest.mark.parametrize("kind", ["picture", "mask", "volume", "bands"])
+def test_data_show_draws_a_sheet(kind, tmp_path, capsys):
+    generator = np.random.default_rng(0)
+    shape = {"picture": (8, 8, 3), "mask": (8, 12, 3), "volume": (8, 8, 8), "bands": (6, 6, 4)}[kind]
+    arrays = {"test_images": generator.integers(0, 256, (5, *shape), dtype=np.uint8)}
+    if kind == "mask":
+        arrays["test_masks"] = generator.integers(0, 2, (5, 8, 12), dtype=np.uint8)
+    else:
+        arrays["test_labels"] = np.arange(5) % 2
+    np.savez(tmp_path / "set.npz", **arrays)
+    out = tmp_path / "new folder" / "sheet.png"
+    assert f"Written: {out}" in run(capsys, "data", "show", tmp_path / "set.npz", "--count", 3, "--out", out)
+    with Image.open(out) as sheet:
+        width, height = sheet.size
+        assert width > height > 300
+        assert len(np.unique(np.asarray(sheet.convert("L")))) > 20, "it is not blank"
+
+
+def test_data_says_what_is_missing(tmp_path, capsys):
+    assert "needs a path or a name" in run(capsys, "data", "show", status=2)
+    err = run(capsys, "data", "check", "cifar10", "--root", tmp_path, status=2)
+    assert "Expected is" in err
+    assert "ringconv data fetch cifar10" in err
+    assert "cannot be fetched by a program" in run(capsys, "data", "fetch", "mtarsi", "--root", tmp_path, status=2)
+    assert "no split 'val'" in run(capsys, "data", "show", "textures", "--split", "val", status=2)
+
+
+def test_evaluate_prints_a_table_and_writes_json(npz, checkpoint, capsys):
+    out = run(capsys, "evaluate", checkpoint, "--data", npz, "--batch-size", 5)
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    found = json.loads(checkpoint.with_name("net.evaluation.json").read_text())
+    scores = found["scores"]["accuracy"]
+    assert len(scores["per_turn"]) == 36
+    assert scores["per_turn"]["0"] == scores["per_turn"]["90"] == scores["upright"]
+    assert found["settings"]["turning"] == {
+        "interpolation": "bilinear",
+        "fill": 0.0,
+        "padding": "fill",
+        "mask": "none",
+        "expand": False,
+    }
+    assert f"{scores['rotated_mean']:.2f}" in out
+    assert "36 turns: bilinear, fill 0, no mask, same size; 90° steps exact." in out
+    assert "Logits move by" in out
+    assert str(checkpoint.with_name("net.evaluation.json")) in out
+
+
+def test_evaluate_takes_its_options(npz, checkpoint, tmp_path, capsys):
+    options = ["--step", 45, "--symmetrise", 8, "--subset", 6, "--mask", "disc", "--padding", "reflect"]
+    out = run(capsys, "evaluate", checkpoint, "--data", npz, "--out", tmp_path / "r.json", "--size", 20, *options)
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert found["images"] == 6
+    assert found["settings"]["symmetrise"] == 8
+    assert "8 turns: bilinear, reflect padding, disc mask" in out
+    assert "averaged over 8 symmetries" in out
+
+
+def test_evaluate_refuses_what_does_not_fit(npz, checkpoint, tmp_path, capsys):
+    images = np.zeros((4, 16, 16, 3), np.uint8)
+    np.savez(tmp_path / "two.npz", test_images=images, test_labels=[0, 1, 0, 1])
+    err = run(capsys, "evaluate", checkpoint, "--data", tmp_path / "two.npz", status=2)
+    assert "knows 3 classes, two has 2" in err
+    np.savez(tmp_path / "grey.npz", test_images=images[..., 0], test_labels=[0, 1, 2, 1])
+    err = run(capsys, "evaluate", checkpoint, "--data", tmp_path / "grey.npz", status=2)
+    assert "takes 3 channels, grey has 1" in err
+    assert "no checkpoint" in run(capsys, "evaluate", tmp_path / "no.safetensors", "--data", npz, status=2)
+    assert "divides 360" in run(capsys, "evaluate", checkpoint, "--data", npz, "--step", 7, status=2)
+    assert not checkpoint.with_name("net.evaluation.json").exists()
+
+
+def test_audit_prints_a_table_and_writes_json(npz, checkpoint, tmp_path, capsys):
+    out = run(capsys, "audit", checkpoint, "--size", 32, "--rows", 8)
+    table = [line for line in out.splitlines() if line.startswith("│")]
+    assert len(table) >= 8
+    assert max(map(len, out.splitlines()[:-2])) <= 80
+    found = json.loads(checkpoint.with_name("net.audit.json").read_text())
+    assert found["transformations"] == ["15", "30", "45", "90", "flip"]
+    for layer in found["layers"]:
+        assert layer["errors"]["90"] < 1e-4, layer["name"]
+    out = run(capsys, "audit", checkpoint, "--data", npz, "--angles", 30, 90, "--out", tmp_path / "a.json")
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert found["transformations"] == ["30", "90", "flip"]
+    assert found["size"] == [2, 3, 16, 16]
+    assert f"All {len(found['layers'])} layers: " in out
