@@ -1,0 +1,43 @@
+"""The page about all methods: every registered baseline is on it, marked where it is our reading."""
+
+import pytest
+
+from ringconv.models import list_models, model_entry
+from ringconv.report.methods_page import MEASURED, METHODS, measure_steps, read_steps, write_methods_page
+
+
+def test_every_method_is_on_the_page():
+    described = {name for method in METHODS for name in method.models}
+    of_baselines = {
+        name
+        for name in list_models()
+        if getattr(model_entry(name).build, "func", model_entry(name).build).__module__.startswith("ringconv.baselines")
+    }
+    assert of_baselines <= described
+    assert set(MEASURED) <= described
+    assert described <= set(list_models())
+
+
+def test_the_page_before_and_after_measuring(tmp_path):
+    results = tmp_path / "results"
+    page = write_methods_page(tmp_path / "methods.md", results).read_text()
+    assert "Not measured yet" in page
+    assert "Not run yet" in page
+    assert page.count("our reading") >= 2
+    assert "11,201,415" in page
+    assert max(map(len, page.splitlines())) < 1000
+
+    missing = measure_steps(results / "steps", ["rsdw_resnet34", "p4_resnet18", "e2_wrn16"], seconds=0, width=2)
+    assert set(missing) <= {"e2_wrn16"}
+    costs = read_steps(results / "steps")
+    assert [cost.model for cost in costs if cost.model != "e2_wrn16"] == ["p4_resnet18", "rsdw_resnet34"]
+    assert all(cost.milliseconds > 0 and cost.saved_megabytes > 0 for cost in costs)
+    page = write_methods_page(tmp_path / "methods.md", results).read_text()
+    assert "| `rsdw_resnet34` (our reading) |" in page
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.title)
+def test_every_method_says_what_it_keeps_and_loses(method):
+    assert method.exactly
+    assert method.approximately
+    assert method.not_at_all
