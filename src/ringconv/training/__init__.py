@@ -1,6 +1,30 @@
 """Training and evaluation."""
 
-from ringconv.training.compare import CompareSettings, Comparison, ModelResult, Progress, compare
+from ringconv._progress import Progress
+from ringconv.training.compare import CompareSettings, Comparison, ModelResult, compare
+from ringconv.training.loop import Moment
 from ringconv.training.networks import small_network
+from ringconv.training.runs import Run, RunIsBusyError, list_runs, read_run
+from ringconv.training.settings import TrainSettings
+from ringconv.training.train import TrainingInterruptedError, TrainingStoppedError, Watch, check, resume, train
 
-__all__ = ["CompareSettings", "Comparison", "ModelResult", "Progress", "compare", "small_network"]
+__all__ = [
+    "CompareSettings",
+    "Comparison",
+    "ModelResult",
+    "Moment",
+    "Progress",
+    "Run",
+    "RunIsBusyError",
+    "TrainSettings",
+    "TrainingInterruptedError",
+    "TrainingStoppedError",
+    "Watch",
+    "check",
+    "compare",
+    "list_runs",
+    "read_run",
+    "resume",
+    "small_network",
+    "train",
+]

@@ -1,0 +1,163 @@
+"""Testing a network during training and at its end, and writing down what was found."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ringconv._progress import Progress
+from ringconv.data import DataSet
+from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
+from ringconv.models.checkpoint import Preprocessing, save_model
+from ringconv.training.files import write_whole
+from ringconv.training.loop import Training
+from ringconv.training.objective import loss_name, outputs
+from ringconv.training.picture import save_picture
+from ringconv.training.runs import MODEL, PER_ANGLE, PICTURE, RESULTS
+from ringconv.training.setup import build_network
+
+
+def about_data(data: DataSet) -> dict[str, Any]:
+    """What the configuration of a run says about its data."""
+    return {
+        "name": data.name,
+        "task": data.task,
+        "classes": list(data.classes),
+        "images": {name: len(split) for name, split in data.splits.items()},
+        "size": list(data["train"].size),
+        "channels": data.channels,
+        "mean": list(data.mean),
+        "std": list(data.std),
+        "notes": list(data.notes),
+    }
+
+
+def validate(training: Training) -> dict[str, float]:
+    """Scores on the validation images, in percent."""
+    found = _evaluate(training, training.tested_network(), "val", EvaluationSettings(step=360, reflections=False))
+    return {name: scores.upright for name, scores in found.scores.items()}
+
+
+def rotated(training: Training, progress: Progress | None = None) -> dict[str, float]:
+    """Scores on some of the test images, upright and at every angle, in percent."""
+    subset = min(training.settings.rotated_images, len(training.data["test"]))
+    settings = EvaluationSettings(subset=subset, reflections=False)
+    found = _evaluate(training, training.tested_network(), "test", settings, progress)
+    values: dict[str, float] = {}
+    for name, scores in found.scores.items():
+        values |= {f"{name}_upright": scores.upright, f"{name}_rotated": scores.rotated, f"{name}_std": scores.std}
+    return values
+
+
+def keep_best(training: Training, score: float) -> None:
+    """Remember a validation score that is better than all before, and its weights if they are to be kept."""
+    if training.best is not None and score <= training.best:
+        return
+    training.best = score
+    if training.settings.keep == "best":
+        weights = training.tested_network().state_dict()
+        training.best_network = {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
+
+
+def finish(training: Training, folder: Path, seconds: float, progress: Progress | None = None) -> None:
+    """Test the trained network and write everything down; the results come last, and make the run a finished one."""
+    network = _final_network(training)
+    evaluation = None
+    if training.settings.final_test and "test" in training.data.splits:
+        evaluation = _evaluate(training, network, "test", EvaluationSettings(), progress)
+        write_whole(folder / PER_ANGLE, per_angle_table(evaluation))
+    results = _results(training, evaluation, seconds)
+    save_model(
+        folder / MODEL,
+        network.cpu(),
+        class_names=_class_names(training),
+        preprocessing=_preprocessing(training),
+        metrics=_headline(evaluation),
+    )
+    save_picture(folder, folder / PICTURE, evaluation)
+    write_whole(folder / RESULTS, json.dumps(results, indent=2) + "\n")
+
+
+def per_angle_table(evaluation: Evaluation) -> str:
+    """CSV: a row for every turn and flip, a column for every metric, in percent."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    metrics = list(evaluation.scores)
+    rows.writerow(["view", *metrics])
+    per_view = [{**scores.per_turn, **scores.per_flip} for scores in evaluation.scores.values()]
+    for view in per_view[0]:
+        rows.writerow([view, *(f"{values[view]:.4f}" for values in per_view)])
+    return text.getvalue()
+
+
+def _evaluate(
+    training: Training, network: nn.Module, split: str, settings: EvaluationSettings, progress: Progress | None = None
+) -> Evaluation:
+    batch = max(1, training.settings.batch_size // (training.fabric.world_size * training.settings.accumulate))
+    settings = EvaluationSettings(**{**vars(settings), "batch_size": batch})
+    asked = _InItsPrecision(network)
+    return evaluate(asked, training.data, settings, split=split, device=training.fabric.device, progress=progress)
+
+
+class _InItsPrecision(nn.Module):
+    """Takes images in float32, whatever the network's own precision is."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self._network = network
+        self._dtype = next(network.parameters()).dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self._network(x.to(self._dtype))
+        return output
+
+
+def _final_network(training: Training) -> nn.Module:
+    """The weights to keep, in a network as it was before anything was wrapped or replaced for training."""
+    kept: Mapping[str, Tensor] | None = training.best_network if training.settings.keep == "best" else None
+    network = build_network(training.settings, training.data)
+    weights = training.tested_network().state_dict() if kept is None else kept
+    dtype = next(training.network.parameters()).dtype
+    network.to(training.fabric.device, dtype).load_state_dict(weights)
+    return network
+
+
+def _results(training: Training, evaluation: Evaluation | None, seconds: float) -> dict[str, Any]:
+    loss, score = training.last_means
+    return {
+        "train_seconds": round(seconds, 2),
+        "steps": training.step,
+        "epochs": training.epochs_done,
+        "train": {"loss": loss, training.score_name: score},
+        "best_validation": training.best,
+        "kept": training.settings.keep,
+        "evaluation": None if evaluation is None else evaluation.as_dict(),
+    }
+
+
+def _headline(evaluation: Evaluation | None) -> dict[str, float]:
+    if evaluation is None:
+        return {}
+    return {
+        f"{name} {what}": value
+        for name, scores in evaluation.scores.items()
+        for what, value in (("upright", scores.upright), ("rotated", scores.rotated), ("std", scores.std))
+    }
+
+
+def _class_names(training: Training) -> tuple[str, ...]:
+    """What each output means: a single one is the foreground."""
+    classes = training.data.classes
+    return classes[-outputs(loss_name(training.settings, training.data), len(classes)) :]
+
+
+def _preprocessing(training: Training) -> Preprocessing:
+    data = training.data
+    fit = training.settings.data_options.get("fit", "squash")
+    return Preprocessing(data["train"].size, data.mean, data.std, fit=fit)

@@ -1,0 +1,178 @@
+"""The folders that runs leave."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import itertools
+import json
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from ringconv._version import __version__
+from ringconv.training.files import write_whole
+from ringconv.training.logs import read_log
+from ringconv.training.settings import TrainSettings
+
+CONFIG, ENVIRONMENT, RESULTS = "config.json", "environment.json", "results.json"
+PER_ANGLE, PICTURE, MODEL, CHECKPOINTS = "per_angle.csv", "picture.png", "model.safetensors", "checkpoints"
+_LOCK = ".lock"
+_PACKAGES = ("lightning-fabric", "torchvision", "timm", "safetensors", "scipy")
+
+State = Literal["finished", "running", "stopped"]
+
+
+class RunIsBusyError(RuntimeError):
+    """Two processes must not train in one folder."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run's folder says."""
+
+    folder: Path
+    settings: TrainSettings
+    recipe: str | None
+    parameters: int
+    results: Mapping[str, Any] | None
+    """None until it is finished."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def state(self) -> State:
+        if self.results is not None:
+            return "finished"
+        return "running" if _is_locked(self.folder) else "stopped"
+
+    def log(self, kind: str | None = None) -> list[dict[str, Any]]:
+        return read_log(self.folder, kind)
+
+    @property
+    def epochs_done(self) -> int:
+        return max((line["epoch"] for line in self.log("epoch")), default=0)
+
+
+def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | None, about: Mapping[str, Any]) -> Path:
+    """Make a run's folder with its configuration and environment.
+
+    Args:
+        name: of the folder; default the data's, the model's and the time. An existing folder is refused.
+        about: what else to put into the configuration, such as the number of parameters.
+    """
+    if name is None:
+        data = Path(settings.data).stem
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{data}-{settings.model}-{time.strftime('%Y%m%d-%H%M%S')}")
+        names: Iterator[str] = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        folder = next(out / free for free in names if not (out / free).exists())
+    else:
+        folder = out / name
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} exists already: give another name, or resume it")
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {"settings": settings.to_json(), "recipe": recipe, **about}
+    write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+    write_whole(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    return folder
+
+
+def read_run(folder: Path) -> Run:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is not the folder of a run: it has no {CONFIG}")
+    config = json.loads(path.read_text("utf-8"))
+    results = folder / RESULTS
+    return Run(
+        folder,
+        TrainSettings.from_json(config["settings"]),
+        config["recipe"],
+        config["parameters"],
+        json.loads(results.read_text("utf-8")) if results.is_file() else None,
+    )
+
+
+def list_runs(out: Path) -> list[Run]:
+    """All runs in a folder and below it, the oldest first."""
+    found = [path for path in out.rglob(CONFIG) if _is_ours(path)] if out.is_dir() else []
+    return [read_run(path.parent) for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+
+
+def _is_ours(config: Path) -> bool:
+    """Other programs have files of that name too."""
+    try:
+        return {"settings", "recipe", "parameters"} <= set(json.loads(config.read_text("utf-8")))
+    except (ValueError, TypeError):
+        return False
+
+
+def environment() -> dict[str, Any]:
+    """What a run ran on."""
+    versions = {"ringconv": __version__, "python": platform.python_version()}
+    versions |= {"torch": torch.__version__, "numpy": np.__version__}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    cuda = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    return {
+        "versions": versions,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": cuda,
+        "command": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else trains in this folder meanwhile. The lock ends with the process, however that ends."""
+    with _lock_file(folder) as taken:
+        if not taken:
+            raise RunIsBusyError(f"another process is training in {folder}")
+        yield
+
+
+def _is_locked(folder: Path) -> bool:
+    if not (folder / _LOCK).exists():
+        return False
+    with _lock_file(folder) as taken:
+        return not taken
+
+
+@contextlib.contextmanager
+def _lock_file(folder: Path) -> Iterator[bool]:
+    """Whether the lock was free; if so it is held until the end. Where there are no such locks, it always is."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        yield True
+        return
+    with (folder / _LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

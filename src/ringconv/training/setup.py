@@ -1,0 +1,67 @@
+"""From settings to the data and the network of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from torch import nn
+
+from ringconv._progress import Progress
+from ringconv.data import DataSet, Split, open_data, stratified_subset
+from ringconv.models.registry import create_model, model_entry
+from ringconv.training.objective import loss_name, outputs
+from ringconv.training.settings import TrainSettings
+
+_TASKS = {"classify": "classification", "segment": "segmentation"}
+
+
+def prepare_data(settings: TrainSettings, data: DataSet | None = None, progress: Progress | None = None) -> DataSet:
+    """The data that the settings name, or the given one, reduced to the number of images that they ask for."""
+    if data is None:
+        options = {"validation": settings.validation, **settings.data_options}
+        with _wrong_options_are_wrong_settings():
+            data = open_data(settings.data, size=settings.size, progress=progress, **options)
+    if "train" not in data.splits or not len(data["train"]):
+        raise ValueError(f"{data.name} has nothing to train on; its splits are {', '.join(data.splits)}")
+    splits = dict(data.splits)
+    for name, count in (("train", settings.train_images), ("test", settings.test_images)):
+        if count is not None and name in splits:
+            splits[name] = some_of(splits[name], count)
+    return replace(data, splits=splits)
+
+
+def some_of(split: Split, count: int, seed: int = 0) -> Split:
+    """So many images, of every class in its proportion; all if there are not more. The seed is not the run's: runs are
+    compared on the same images."""
+    if count >= len(split):
+        return split
+    strata = np.zeros(len(split), np.int64) if split.labels is None else split.labels
+    return split.take(stratified_subset(strata, count, seed))
+
+
+def build_network(settings: TrainSettings, data: DataSet) -> nn.Module:
+    """The network for this data, with the initial weights of torch's present seed."""
+    entry = model_entry(settings.model)
+    if entry.task != _TASKS[data.task]:
+        raise ValueError(f"{settings.model} is for {entry.task}, and {data.name} is to {data.task}")
+    if data.dimensions not in entry.dimensions:
+        allowed = " or ".join(map(str, entry.dimensions))
+        raise ValueError(f"{settings.model} takes {allowed} dimensions, and {data.name} has {data.dimensions}")
+    options = dict(settings.model_options)
+    if "dimensions" in entry.options:
+        options.setdefault("dimensions", data.dimensions)
+    classes = outputs(loss_name(settings, data), len(data.classes))
+    with _wrong_options_are_wrong_settings():
+        return create_model(settings.model, num_classes=classes, in_chans=data.channels, **options)
+
+
+@contextlib.contextmanager
+def _wrong_options_are_wrong_settings() -> Iterator[None]:
+    """What Python calls a wrong type of argument is, for settings, a wrong value."""
+    try:
+        yield
+    except TypeError as error:
+        raise ValueError(str(error)) from error
