@@ -28,6 +28,8 @@ from ringconv.ops import (
     fused_conv,
     fused_covers,
     fused_is_there,
+    gpu_covers,
+    method_on_gpu,
     mixes_first,
 )
 from ringconv.rings import RingGeometry, RingTables, Sampling, as_tuple, orbit_values, taps_of_orbits
@@ -69,8 +71,9 @@ class _GMRConvNd(nn.Module):
         init: ``"paper"``: normal weights of std sqrt(2 / (n C_in / groups)); ``"unit"``: gain 1 on white noise.
         spacing: voxel size per axis, for anisotropic volumes; only the ratios matter.
         method: ``"dense"`` builds the kernel; ``"factored"`` runs a ring pass and a mixing product; ``"fused"`` does
-            both at once in a compiled CPU kernel (float32 and bfloat16; elsewhere it is "factored"); ``"auto"`` takes
-            the one that was fastest for layers like this, and exports torch's operators only.
+            both at once in one kernel, compiled on the CPU (float32 and bfloat16), in Triton on a GPU (and float16;
+            stride 1, one group, zero padding); elsewhere it is "factored". ``"auto"`` takes the one that was fastest
+            for layers like this on the CPU, "fused" on a GPU, and exports torch's operators only.
 
     Attributes:
         weight: (out_channels, in_channels / groups, n).
@@ -361,14 +364,22 @@ class _GMRConvNd(nn.Module):
             return self.method
         if self.sigma == "channel":
             return "dense"
+        device = x.device.type
         if self.method == "fused":
-            return "fused" if fused_covers(x, self.weight) and fused_is_there() else "factored"
+            return "fused" if self._fused_covers(x) and fused_is_there(device) else "factored"
         # An exported program should run without ringconv, so it gets torch's own operators only.
-        with_fused = not torch.compiler.is_exporting() and fused_covers(x, self.weight)
+        with_fused = not torch.compiler.is_exporting() and self._fused_covers(x)
+        if device == "cuda":
+            return method_on_gpu(self._shape(), with_fused=with_fused and fused_is_there(device))
         fastest = self._fastest[torch.is_grad_enabled(), with_fused]
         if fastest == "fused" and not fused_is_there():
             return self._fastest[torch.is_grad_enabled(), False]
         return fastest
+
+    def _fused_covers(self, x: Tensor) -> bool:
+        if x.device.type == "cuda" and not gpu_covers(self.stride, self.groups, self.padding_mode, self.rings):
+            return False
+        return fused_covers(x, self.weight)
 
     def _shape(self) -> LayerShape:
         return LayerShape(self.in_channels, self.out_channels, self.groups, self.kernel_size, self.rings, self.stride)

@@ -67,9 +67,10 @@ class Case:
         return positions * taps * self.in_channels * self.out_channels // self.groups
 
     def input(self, seed: int = 0) -> Tensor:
-        """(B, C, *S), standard normal, contiguous."""
-        generator = torch.Generator().manual_seed(seed)
-        return torch.randn(self.batch, self.in_channels, *self.size, generator=generator)
+        """(B, C, *S), standard normal, contiguous, on the default device; the same values on every device."""
+        generator = torch.Generator("cpu").manual_seed(seed)
+        drawn = torch.randn(self.batch, self.in_channels, *self.size, generator=generator, device="cpu")
+        return drawn.to(torch.get_default_device())
 
     def shrunk(self) -> Case:
         """The same kernel on a map and with channels that take no time.

@@ -21,13 +21,14 @@ def saved_bytes(model: nn.Module, x: Tensor) -> int:
     A storage counts once and as a whole, however many saved tensors lie in it. What the model holds anyway,
     parameters and buffers, does not count; the input does.
     """
-    held = {tensor.untyped_storage().data_ptr() for tensor in (*model.parameters(), *model.buffers())}
+    # Storages are told apart by their objects, not by their data, which tensors without values do not have.
+    held = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     saved: dict[int, torch.UntypedStorage] = {}  # the storages, not their sizes: a freed address could come back
 
     def pack(tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in held:
-            saved[storage.data_ptr()] = storage
+        if storage._cdata not in held:
+            saved[storage._cdata] = storage
 
     def unpack(packed: None) -> Tensor:
         raise RuntimeError("this graph is for counting: it kept nothing to go backward with")
@@ -54,6 +55,19 @@ def peak_bytes(work: Callable[[], object]) -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     work()
     return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def cuda_peak_bytes(step: Callable[[], object]) -> int:
+    """The most that torch's allocator holds on the GPU in the second of two steps: tensors, not the reserved blocks.
+
+    The network and its input are held before and count too; the first step leaves gradients and momenta beside them.
+    """
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated()
 
 
 def _status_bytes(field: str) -> int:

@@ -43,17 +43,14 @@ def steps(settings: Settings) -> list[Step]:
 
 def _auto_against_best(case: Case, mode: Mode, settings: Settings) -> list[Row]:
     """``ratio`` is that of the first timing, ``retimed_ratio`` the lowest after up to three more."""
-    calls, reasons = prepare((*METHODS, "auto"), case, mode, settings.seed)
-
-    def time(seed: int) -> dict[str, Timing]:
-        return interleave(calls, budget=settings.budget, rounds=settings.rounds, seed=seed)
-
-    timings = time(settings.seed)
+    with settings.device.building():
+        calls, reasons = prepare((*METHODS, "auto"), case, mode, settings.seed)
+    timings = interleave(calls, **settings.timing())
     first = lowest = _ratio_to_best(timings)
     retimings = 0
     while lowest > WORST and retimings < RETIMINGS:
         retimings += 1
-        lowest = min(lowest, _ratio_to_best(time(settings.seed + retimings)))
+        lowest = min(lowest, _ratio_to_best(interleave(calls, **settings.timing(retimings))))
     best = min(timings.keys() - {"auto"}, key=lambda method: timings[method].median)
     outcome = {"best": best, "ratio": first, "retimed_ratio": lowest, "retimings": retimings}
     return [_row(case, mode, timings, (*METHODS, "auto")) | outcome | {"note": _note(reasons)}]
@@ -117,7 +114,9 @@ def table_grid() -> list[Case]:
         for stride in (1, 2)
     ]
     grid += [Case(128, c, c, (side, side), k) for c in (256, 512) for side in (4, 8) for k in (3, 5)]
-    grid += [Case(batch, c, 64, (side, side), k) for batch, side in ((1, 64), (8, 32)) for c in (1, 4) for k in (3, 5, 7)]
+    grid += [
+        Case(batch, c, 64, (side, side), k) for batch, side in ((1, 64), (8, 32)) for c in (1, 4) for k in (3, 5, 7)
+    ]
     # Depthwise layers gain or lose by their width and the size of their maps, so these are denser.
     grid += [
         Case(batch, c, c, (side, side), k, groups=c)

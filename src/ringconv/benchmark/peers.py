@@ -131,7 +131,7 @@ def _ours(method: Method) -> Builder:
     """NCHW in and out, so that what a method does to the layout is counted in."""
 
     def build(case: Case, x: Tensor, mode: Mode) -> Call:
-        if method == "fused" and not fused.available():
+        if method == "fused" and x.device.type == "cpu" and not fused.available():
             raise Unavailable(fused.why_unavailable())
         layer = _GMR_CONV[case.dimensions](
             case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings, method=method

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from ringconv.benchmark import methods, networks
 from ringconv.benchmark.cases import MODES, Mode
+from ringconv.benchmark.device import CudnnChoice, DeviceName, device_named
 from ringconv.benchmark.plots import plot_growth
 from ringconv.benchmark.results import Row, machine, results_path, write_csv
 from ringconv.benchmark.suites import LAYER_SUITES, Settings, Step
@@ -53,6 +54,8 @@ def bench(
     peers: tuple[str, ...] = (),
     budget: float = 2.0,
     rounds: int = 7,
+    device: DeviceName = "cpu",
+    cudnn: CudnnChoice = "paper",
     threads: int | None = None,
     seed: int = 0,
     shapes: int = 200,
@@ -79,6 +82,9 @@ def bench(
             authors. The suite auto always takes all methods.
         budget: seconds for each step (a case in a mode); rounds go on until they are spent.
         rounds: least number of rounds, whatever they take; a round runs every peer once, in a new order.
+        device: cpu, or cuda: the present GPU, timed by its events after a warm-up, with memory by torch's counters.
+        cudnn: on a GPU, paper: benchmark off and deterministic on; fast: the opposite, which also lets the Triton
+            kernels try their tiles.
         threads: of torch and of the fused kernel; default: as torch has it.
         seed: of inputs, weights, orders and random shapes.
         shapes: number of random shapes of the suite auto.
@@ -100,17 +106,21 @@ def bench(
         seed=seed,
         shapes=shapes,
         quick=quick,
+        device=device_named(device, cudnn),
     )
-    _warn_of_spinning_threads()
+    if device == "cpu":
+        _warn_of_spinning_threads()
     console = Console()
-    path = results_path(directory, f"{suite}-quick" if quick else suite, datetime.now())
-    with _threads(threads):
-        where = machine()
+    path = results_path(directory, _file_stem(suite, device, quick), datetime.now())
+    with _threads(threads), settings.device.settings():
+        where = machine() | settings.device.columns()
         rows = _run(suite, chosen.steps(settings), where, path)
     console.print(chosen.title, style="bold")
     if quick:
         console.print("quick: tiny shapes instead, the figures mean nothing")
     console.print(f"{where['cpu']}, {where['cores']} cores, {where['threads']} threads, torch {where['torch']}")
+    if "device" in where:
+        console.print(f"{where['device']}, CUDA {where['cuda']}, cudnn settings: {cudnn}", markup=False)
     for table in chosen.tables(rows):
         console.print(table)
     for line in (spread(rows), *left_out(rows)):
@@ -122,6 +132,10 @@ def bench(
         plot_growth(picture, chosen.title, rows)
         console.print(str(picture), soft_wrap=True)
     return path
+
+
+def _file_stem(suite: str, device: DeviceName, quick: bool) -> str:
+    return suite + ("-cuda" if device == "cuda" else "") + ("-quick" if quick else "")
 
 
 def _run(suite: str, steps: Sequence[Step], where: Row, path: Path) -> list[Row]:

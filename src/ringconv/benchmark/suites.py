@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ringconv.benchmark.cases import Case, Mode
+from ringconv.benchmark.device import CPU, Device
 from ringconv.benchmark.peers import PEERS, prepare
 from ringconv.benchmark.results import Row, timing_columns
 from ringconv.benchmark.timing import interleave
@@ -24,6 +26,17 @@ class Settings:
     seed: int
     shapes: int
     quick: bool
+    device: Device = CPU
+
+    def timing(self, again: int = 0) -> dict[str, Any]:
+        """How :func:`interleave` is to time; ``again``: how often it was done before."""
+        return {
+            "budget": self.budget,
+            "rounds": self.rounds,
+            "warmup": self.device.warmup,
+            "seed": self.seed + again,
+            "timer": self.device.time,
+        }
 
     def chosen(self, known: Mapping[str, object]) -> list[str]:
         """The peers asked for, in the order of ``known``; all of them by default."""
@@ -88,8 +101,9 @@ class LayerSuite:
         ]
 
     def _measure(self, value: int, case: Case, mode: Mode, names: list[str], settings: Settings) -> list[Row]:
-        calls, reasons = prepare(names, case, mode, settings.seed)
-        timings = interleave(calls, budget=settings.budget, rounds=settings.rounds, seed=settings.seed)
+        with settings.device.building():
+            calls, reasons = prepare(names, case, mode, settings.seed)
+        timings = interleave(calls, **settings.timing())
         return [
             {"mode": mode, "peer": name, "variable": self.variable, "value": value}
             | case.columns()

@@ -35,6 +35,7 @@ def interleave(
     warmup: int = 1,
     seed: int = 0,
     clock: Callable[[], float] = time.perf_counter,
+    timer: Callable[[Callable[[], object]], float] | None = None,
 ) -> dict[str, Timing]:
     """Time the calls round by round; a round runs each of them once, in an order that is shuffled anew.
 
@@ -45,6 +46,7 @@ def interleave(
         rounds: at least this many, whatever they take.
         most_rounds: at most this many, however fast they are.
         warmup: calls of each candidate before the first round, which are not timed.
+        timer: from a call to the seconds it took; default: by ``clock``.
     """
     if not 1 <= rounds <= most_rounds:
         raise ValueError(f"rounds must be within 1 and most_rounds={most_rounds}, got {rounds}")
@@ -59,9 +61,12 @@ def interleave(
         while done < rounds or (done < most_rounds and clock() - start < budget):
             shuffle(order)
             for name in order:
-                before = clock()
-                calls[name]()
-                seconds[name].append(clock() - before)
+                if timer is None:
+                    before = clock()
+                    calls[name]()
+                    seconds[name].append(clock() - before)
+                else:
+                    seconds[name].append(timer(calls[name]))
             done += 1
     return {name: Timing(tuple(values)) for name, values in seconds.items()}
 

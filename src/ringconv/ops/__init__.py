@@ -1,7 +1,7 @@
 """One operation, several ways to compute it: y = bias + sum_i W_i (G_i * x).
 
-"dense" builds the kernel and is the reference; "factored" never builds it; "fused" is "factored" in one compiled CPU
-kernel that never stores the ring responses. They are equal but for rounding.
+"dense" builds the kernel and is the reference; "factored" never builds it; "fused" is "factored" in one kernel that
+never stores the ring responses: compiled C on the CPU, Triton on a GPU. They are equal but for rounding.
 """
 
 from ringconv.ops.choice import (
@@ -12,11 +12,13 @@ from ringconv.ops.choice import (
     fastest_method,
     fused_covers,
     fused_is_there,
+    method_on_gpu,
     mixes_first,
 )
 from ringconv.ops.dense import dense_conv
 from ringconv.ops.factored import factored_conv
 from ringconv.ops.fused import fused_conv
+from ringconv.ops.gpu.operators import covers as gpu_covers
 from ringconv.ops.options import PADDING_MODES, ConvOptions, PaddingMode
 
 __all__ = [
@@ -33,5 +35,7 @@ __all__ = [
     "fused_conv",
     "fused_covers",
     "fused_is_there",
+    "gpu_covers",
+    "method_on_gpu",
     "mixes_first",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import importlib.util
 import math
 import warnings
 from pathlib import Path
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ringconv.ops import fused
+from ringconv.ops.gpu import operators as gpu
 
 Method = Literal["auto", "dense", "factored", "fused"]
 METHODS: tuple[Method, ...] = ("auto", "dense", "factored", "fused")
@@ -32,6 +34,7 @@ _COMPUTABLE: tuple[Computable, ...] = ("dense", "factored", "fused")
 
 # Looked up once: a compiler cannot trace the search for a library.
 FUSED_IS_THERE = fused.available()
+TRITON_IS_THERE = importlib.util.find_spec("triton") is not None
 _said_why_unavailable = False
 
 # A ring pass of torch does little arithmetic for every value it moves: so many multiply-adds of a matrix product per
@@ -113,21 +116,28 @@ def _features(shape: LayerShape) -> NDArray[np.float64]:
     )
 
 
+_FUSED_DTYPES = {"cpu": fused.DTYPES, "cuda": gpu.DTYPES}
+
+
 def fused_covers(x: Tensor, weight: Tensor) -> bool:
-    """Whether the compiled kernel, if it is installed, can compute this input."""
+    """Whether the fused kernel of this device, if it is installed, takes such tensors."""
+    device = x.device.type
     # It has no rule for forward-mode derivatives.
-    if x.device.type != "cpu" or torch.autograd.forward_ad._current_level >= 0:
+    if device not in _FUSED_DTYPES or torch.autograd.forward_ad._current_level >= 0:
         return False
-    if torch.is_autocast_enabled("cpu"):
+    dtypes = _FUSED_DTYPES[device]
+    if torch.is_autocast_enabled(device):
         # Autocast leaves float64 alone.
         castable = (torch.float32, torch.bfloat16, torch.float16)
-        return torch.get_autocast_dtype("cpu") in fused.DTYPES and x.dtype in castable and weight.dtype in castable
-    return x.dtype in fused.DTYPES and weight.dtype == x.dtype
+        return torch.get_autocast_dtype(device) in dtypes and x.dtype in castable and weight.dtype in castable
+    return x.dtype in dtypes and weight.dtype == x.dtype
 
 
-def fused_is_there() -> bool:
-    """Whether the compiled kernel is installed; says once if it is not."""
+def fused_is_there(device: str = "cpu") -> bool:
+    """Whether the fused kernel of a device is installed; says once if the compiled one is not."""
     global _said_why_unavailable
+    if device == "cuda":
+        return TRITON_IS_THERE
     if not FUSED_IS_THERE and not _said_why_unavailable and not torch.compiler.is_compiling():
         _said_why_unavailable = True
         warnings.warn(
@@ -135,3 +145,11 @@ def fused_is_there() -> bool:
             stacklevel=2,
         )
     return FUSED_IS_THERE
+
+
+def method_on_gpu(shape: LayerShape, *, with_fused: bool) -> Computable:
+    """By counting, since nothing has been measured there: fused moves least memory; a depthwise layer gains nothing
+    from rings that its channels do not share."""
+    if math.prod(shape.kernel_size) == 1 or shape.groups == shape.in_channels > 1:
+        return "dense"
+    return "fused" if with_fused else "factored"

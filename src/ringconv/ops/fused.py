@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils.flop_counter import register_flop_formula
 
 from ringconv.ops import native
-from ringconv.ops.native import available, why_unavailable
+from ringconv.ops.native import available, output_size, why_unavailable
 from ringconv.ops.options import ConvOptions
 
 __all__ = ["DTYPES", "available", "fused_conv", "why_unavailable"]
@@ -54,8 +54,9 @@ def fused_conv(
     Returns:
         (B, O, *S'), in the memory format of x
     """
-    if torch.is_autocast_enabled("cpu") and x.device.type == "cpu":
-        dtype = torch.get_autocast_dtype("cpu")
+    device = x.device.type
+    if device in ("cpu", "cuda") and torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     padding = [side for pair in options.padding for side in pair]
@@ -68,18 +69,18 @@ def fused_conv(
 _GEOMETRY = (
     "Tensor orbit_of_tap, int[] kernel_size, int[] stride, int[] padding, int[] dilation, int groups, str padding_mode"
 )
-_FORWARD = "ringconv::ring_conv"
-_BACKWARD = "ringconv::ring_conv_backward"
-torch.library.define(_FORWARD, f"(Tensor x, Tensor weight, Tensor basis, Tensor? bias, {_GEOMETRY}) -> Tensor")
+FORWARD = "ringconv::ring_conv"
+BACKWARD = "ringconv::ring_conv_backward"
+torch.library.define(FORWARD, f"(Tensor x, Tensor weight, Tensor basis, Tensor? bias, {_GEOMETRY}) -> Tensor")
 torch.library.define(
-    _BACKWARD,
+    BACKWARD,
     f"(Tensor dy, Tensor x, Tensor weight, Tensor basis, {_GEOMETRY}, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
 )
 
 # ---- on the CPU ----
 
 
-@torch.library.impl(_FORWARD, "cpu")
+@torch.library.impl(FORWARD, "cpu")
 def _ring_conv(
     x: Tensor,
     weight: Tensor,
@@ -93,15 +94,15 @@ def _ring_conv(
     groups: int,
     padding_mode: str,
 ) -> Tensor:
-    _check(x, weight, basis, bias, orbit_of_tap, kernel_size, groups)
+    check(x, weight, basis, bias, orbit_of_tap, kernel_size, groups, DTYPES)
     x = _dense(x)
     geometry = _geometry(x, weight, basis, orbit_of_tap, kernel_size, stride, padding, dilation, padding_mode)
-    y = _empty_maps(x, weight.shape[0], geometry.target)
+    y = empty_maps(x, weight.shape[0], geometry.target)
     native.forward(geometry, x, _plain(weight), _plain(basis), None if bias is None else _plain(bias), groups, y)
     return y
 
 
-@torch.library.impl(_BACKWARD, "cpu")
+@torch.library.impl(BACKWARD, "cpu")
 def _ring_conv_backward(
     dy: Tensor,
     x: Tensor,
@@ -116,8 +117,8 @@ def _ring_conv_backward(
     padding_mode: str,
     output_mask: list[bool],
 ) -> _Triple:
-    _check(x, weight, basis, None, orbit_of_tap, kernel_size, groups)
-    due = (x.shape[0], weight.shape[0], *native.output_size(x.shape[2:], kernel_size, stride, padding, dilation))
+    check(x, weight, basis, None, orbit_of_tap, kernel_size, groups, DTYPES)
+    due = (x.shape[0], weight.shape[0], *output_size(x.shape[2:], kernel_size, stride, padding, dilation))
     if tuple(dy.shape) != due:
         raise ValueError(f"dy must be {due}, got {tuple(dy.shape)}")
     x, dy = _dense(x), _dense(dy.to(x.dtype))
@@ -133,7 +134,7 @@ def _ring_conv_backward(
         x = x.index_select(axis + 2, index)
     x = _dense(x)
     geometry = _geometry(x, weight, basis, orbit_of_tap, kernel_size, stride, padding, dilation, "zeros")
-    dx = _empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else None
+    dx = empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else None
     dweight = torch.empty_like(weight, dtype=torch.float32, memory_format=_ROWS) if output_mask[1] else None
     dbasis = torch.empty_like(basis, dtype=torch.float32, memory_format=_ROWS) if output_mask[2] else None
     if any(output_mask):
@@ -150,7 +151,7 @@ def _ring_conv_backward(
     )
 
 
-def _check(
+def check(
     x: Tensor,
     weight: Tensor,
     basis: Tensor,
@@ -158,11 +159,12 @@ def _check(
     orbit_of_tap: Tensor,
     kernel_size: list[int],
     groups: int,
+    dtypes: Sequence[torch.dtype],
 ) -> None:
-    """What could make the native code read beyond a tensor, or the types it does not have."""
+    """What could make a kernel read beyond a tensor, or the types it does not have."""
     for name, tensor in {"x": x, "weight": weight, "bias": bias}.items():
-        if tensor is not None and (tensor.dtype not in DTYPES or tensor.dtype != x.dtype):
-            allowed = " or ".join(str(dtype) for dtype in DTYPES)
+        if tensor is not None and (tensor.dtype not in dtypes or tensor.dtype != x.dtype):
+            allowed = " or ".join(str(dtype) for dtype in dtypes)
             raise TypeError(f"method 'fused' needs x, weight and bias of one type, {allowed}; {name} is {tensor.dtype}")
     out_channels, rings = weight.shape[0], basis.shape[0]
     if x.dim() != len(kernel_size) + 2 or not 1 <= len(kernel_size) <= 3:
@@ -222,7 +224,7 @@ def _dense(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=_memory_format(x))
 
 
-def _empty_maps(like: Tensor, channels: int, sizes: Sequence[int]) -> Tensor:
+def empty_maps(like: Tensor, channels: int, sizes: Sequence[int]) -> Tensor:
     return torch.empty(
         (like.shape[0], channels, *sizes), dtype=like.dtype, device=like.device, memory_format=_memory_format(like)
     )
@@ -231,7 +233,7 @@ def _empty_maps(like: Tensor, channels: int, sizes: Sequence[int]) -> Tensor:
 # ---- for tracing ----
 
 
-@torch.library.register_fake(_FORWARD)  # type: ignore[untyped-decorator]
+@torch.library.register_fake(FORWARD)  # type: ignore[untyped-decorator]
 def _ring_conv_fake(
     x: Tensor,
     weight: Tensor,
@@ -245,15 +247,15 @@ def _ring_conv_fake(
     groups: int,
     padding_mode: str,
 ) -> Tensor:
-    sizes = native.output_size(x.shape[2:], kernel_size, stride, padding, dilation)
-    return _empty_maps(x, weight.shape[0], sizes)
+    sizes = output_size(x.shape[2:], kernel_size, stride, padding, dilation)
+    return empty_maps(x, weight.shape[0], sizes)
 
 
-@torch.library.register_fake(_BACKWARD)  # type: ignore[untyped-decorator]
+@torch.library.register_fake(BACKWARD)  # type: ignore[untyped-decorator]
 def _ring_conv_backward_fake(dy: Tensor, x: Tensor, weight: Tensor, basis: Tensor, *geometry: Any) -> _Triple:
     output_mask = geometry[-1]
     return (
-        _empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else x.new_empty(0),
+        empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else x.new_empty(0),
         torch.empty(weight.shape, dtype=weight.dtype, device=x.device) if output_mask[1] else weight.new_empty(0),
         torch.empty(basis.shape, dtype=basis.dtype, device=x.device) if output_mask[2] else basis.new_empty(0),
     )
@@ -317,8 +319,8 @@ def _backward_gradients(ctx: Any, *cotangents: Tensor | None) -> tuple[Tensor | 
     return *total, None, *[None] * len(ctx.geometry), None
 
 
-torch.library.register_autograd(_FORWARD, _forward_gradients, setup_context=_forward_setup)
-torch.library.register_autograd(_BACKWARD, _backward_gradients, setup_context=_backward_setup)
+torch.library.register_autograd(FORWARD, _forward_gradients, setup_context=_forward_setup)
+torch.library.register_autograd(BACKWARD, _backward_gradients, setup_context=_backward_setup)
 
 # ---- vmap ----
 
@@ -353,8 +355,8 @@ def _ring_conv_backward_vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) ->
     return cast(_Triple, tuple(torch.stack(gradients) for gradients in zip(*results, strict=True))), (0, 0, 0)
 
 
-torch.library.register_vmap(_FORWARD, _ring_conv_vmap)
-torch.library.register_vmap(_BACKWARD, _ring_conv_backward_vmap)
+torch.library.register_vmap(FORWARD, _ring_conv_vmap)
+torch.library.register_vmap(BACKWARD, _ring_conv_backward_vmap)
 
 # ---- torch.func ----
 # Its transforms do not see the formulas registered for an operator, but those of an autograd Function.
