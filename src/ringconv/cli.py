@@ -18,21 +18,42 @@ class Command:
     where: str
     """module:function; imported when it is called, since one command should not wait for the packages of another."""
 
+    raw: bool = False
+    """Whether the function takes the options as they were typed, since the first decides what the others may be."""
+
     def function(self) -> Callable[..., object]:
         module, _, name = self.where.partition(":")
         function: Callable[..., object] = getattr(importlib.import_module(module), name)
         return function
 
 
+_COMMANDS = "ringconv.commands."
+
 COMMANDS = {
     "compare": Command(
-        "Train a plain and a ring network upright, then turn the images.", "ringconv.commands.compare:compare"
+        "Train a plain and a ring network upright, then turn the images.", _COMMANDS + "compare:compare"
     ),
+    "train": Command(
+        "Train a model, by a recipe of the paper or your own settings.", _COMMANDS + "train:train", raw=True
+    ),
+    "evaluate": Command("Test a checkpoint upright, turned and mirrored.", _COMMANDS + "evaluate:evaluate"),
+    "audit": Command("Find the layers where a checkpoint loses equivariance.", _COMMANDS + "audit:audit"),
+    "predict": Command("Classify images with a checkpoint.", _COMMANDS + "predict:predict"),
+    "export": Command("Write a checkpoint as ONNX, torch program or library.", _COMMANDS + "export:export"),
+    "models": Command("List the models: parameters, operations, map sizes.", _COMMANDS + "models:models"),
+    "data": Command("Look at data: list what is known, check, draw a sheet.", _COMMANDS + "data:data"),
+    "recipes": Command("List the paper's rows as recipes, with its figures.", _COMMANDS + "recipes:recipes"),
+    "runs": Command("List and compare trained runs.", _COMMANDS + "runs:runs"),
+    "table": Command("Fill a table of the paper from runs.", _COMMANDS + "table:table"),
+    "budget": Command("Train every method of the paper on one budget.", _COMMANDS + "baselines:budget"),
+    "bench": Command("Time ring convolutions beside their peers.", _COMMANDS + "bench:bench"),
+    "methods": Command('Measure the table that method="auto" decides by.', _COMMANDS + "methods:methods"),
     "equivariance": Command(
-        "Tabulate how equivariant one layer is between quarter turns.", "ringconv.commands.equivariance:equivariance"
+        "Write the page on the equivariance of one layer.", _COMMANDS + "equivariance:equivariance"
     ),
-    "bench": Command("Time ring convolutions beside their peers.", "ringconv.benchmark:bench"),
-    "methods": Command('Measure the table that method="auto" decides by.', "ringconv.commands.methods:methods"),
+    "conversions": Command("Write the page on converting ready-made networks.", _COMMANDS + "conversions:conversions"),
+    "methods-page": Command("Write the page on all methods of the paper.", _COMMANDS + "baselines:methods_page"),
+    "scaling": Command("Write the page on cost, fitted to measurements.", _COMMANDS + "scaling:scaling"),
 }
 
 
@@ -45,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif name == "--version":
             sys.stdout.write(f"ringconv {__version__}\n")
         elif name in COMMANDS:
-            needs("tyro", "compare").cli(COMMANDS[name].function(), prog=f"ringconv {name}", args=options)
+            _run(COMMANDS[name], f"ringconv {name}", options)
         else:
             raise UsageError(f"there is no command {name!r}; the commands are {', '.join(COMMANDS)}")
     except KeyboardInterrupt:
@@ -55,6 +76,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MissingExtraError as error:
         return _failed(str(error), 1)
     return 0
+
+
+def _run(command: Command, prog: str, options: Sequence[str]) -> None:
+    if command.raw:
+        command.function()(options, prog)
+    else:
+        needs("tyro", "compare").cli(command.function(), prog=prog, args=options)
 
 
 def _overview() -> str:
