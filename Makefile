@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Idle OpenMP threads must not spin on a core that another one needs.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: run test test-all lint bench peers clean
+.PHONY: run test test-all lint bench peers escnn test-escnn clean
 
 run: .venv/installed-compare
 	$(BIN)/ringconv compare
@@ -23,6 +23,12 @@ lint: .venv/installed-dev
 # The authors' package beside ours, so that `make bench` measures it too.
 peers: .venv/installed-peers
 
+# The steerable networks of escnn need an older numpy, so they have an environment of their own.
+escnn: .venv-escnn/installed
+
+test-escnn: .venv-escnn/installed
+	.venv-escnn/bin/python -m pytest -q tests/baselines/test_escnn.py
+
 bench: .venv/installed-bench
 	for suite in speed kernel rings channels pixels batch 3d models auto; do $(BIN)/ringconv bench --suite $$suite; done
 
@@ -36,5 +42,14 @@ bench: .venv/installed-bench
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$*]'
 	touch $@
 
+.venv-escnn/installed: constraints-escnn.txt pyproject.toml setup.py
+	$(PYTHON) -m venv .venv-escnn
+	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt torch numpy
+	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt lie_learn joblib scipy pymanopt autograd \
+		matplotlib rich tyro hypothesis pytest pytest-timeout
+	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt --no-deps escnn
+	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt -e .
+	touch $@
+
 clean:
-	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-escnn build .mypy_cache .pytest_cache .ruff_cache .hypothesis

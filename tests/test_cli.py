@@ -102,7 +102,10 @@ def test_misspelt_options_and_commands_are_refused(capsys):
     assert stopped.value.code == 2
     assert "--epochs" in capsys.readouterr().err
     assert cli.main(["compere"]) == 2
-    assert "no command 'compere'; the commands are compare, equivariance" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "no command 'compere'; did you mean 'compare'? The commands are compare, train, " in message
+    assert cli.main(["xyz"]) == 2
+    assert "no command 'xyz'. The commands are compare, train, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])

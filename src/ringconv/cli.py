@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif name in COMMANDS:
             _run(COMMANDS[name], f"ringconv {name}", options)
         else:
-            raise UsageError(f"there is no command {name!r}; the commands are {', '.join(COMMANDS)}")
+            close = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else "."
+            raise UsageError(f"there is no command {name!r}{hint} The commands are {', '.join(COMMANDS)}")
     except KeyboardInterrupt:
         return _failed("stopped; nothing was written", 130)
     except UsageError as error:

@@ -19,7 +19,7 @@ from ringconv.models.registry import ModelEntry
 
 NAMES = list_models()
 SYMMETRIC = [name for name in NAMES if model_entry(name).symmetry != "none"]
-COMPILED_ALWAYS = ("gmr_resnet18", "gmr_r3d_9", "gmr_unet")
+COMPILED_ALWAYS = ("gmr_resnet18", "gmr_unet")
 OTHER_LIBRARIES = "other libraries cannot build on the meta device, and take minutes elsewhere"
 
 

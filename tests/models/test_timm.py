@@ -26,7 +26,7 @@ for broken in ({"pretrained": True}, {"widht": 8}):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="timm is not installed")
-@pytest.mark.parametrize("order", IMPORTS)
+@pytest.mark.parametrize("order", ["ours first", pytest.param("theirs first", marks=pytest.mark.slow)])
 def test_timm_knows_our_models(order):
     run = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", f"import sys; {IMPORTS[order]}\n{USE}"],

@@ -338,7 +338,6 @@ inductor gets, forward and backward; what it does not call as it is, it fuses in
 {_table(["network", "graphs", "operators", "fused loops", "called as they are", "eager, ms", "compiled, ms"], shown)}
 
 One graph means that nothing breaks it: the fused ring convolution is an operator that the compiler knows the shapes
-of, and calls. Between two of them the generated code is one function: the normalisation, the addition and the activation
-of a block, and beside them the next layer's basis from its sigma, which is where the ring network's further loops come
-from. The time is in the convolutions, so fusing the rest gains less where they take more of it.
+of, and calls. Between two of them the generated code is one function: the normalisation, the addition and the
+activation of a block, and beside them the next layer's basis from its sigma, which the plain network does not have.
 """

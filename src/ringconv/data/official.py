@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,7 +95,8 @@ def load_imagenet(root: Path, options: DataOptions, progress: Progress) -> DataS
     folders = {"train": root / "train", "test": root / "val"}
     records, classes = records_of_classes((split, folder) for split, folder in folders.items() if folder.is_dir())
     if (root / "meta.bin").is_file():
-        import_torchvision()
+        if importlib.util.find_spec("torchvision") is not None:
+            import_torchvision()
         names = needs("torchvision.datasets.imagenet", "data").load_meta_file(str(root))[0]
         classes = [", ".join(names.get(wnid, (wnid,))) for wnid in classes]
     return assemble("imagenet", records, classes, options, progress)

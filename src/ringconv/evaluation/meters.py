@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections import defaultdict
 from typing import Protocol
 
@@ -82,7 +83,8 @@ class Segmented:
             raise ValueError(f"a segmentation needs at least 2 classes, got {classes}")
         self._classes = classes
         self._values: dict[str, dict[str, list[Tensor]]] = defaultdict(lambda: defaultdict(list))
-        import_torchvision()  # torchmetrics imports it as it is, which fails beside some builds of torch
+        if importlib.util.find_spec("torchvision") is not None:
+            import_torchvision()  # torchmetrics imports it as it is, which fails beside some builds of torch
         self._auroc = needs("torchmetrics.functional.classification", "evaluate").binary_auroc
 
     def add(self, view: str, output: Tensor, targets: Tensor, valid: Tensor | None = None) -> None:
