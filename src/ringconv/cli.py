@@ -72,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             close = difflib.get_close_matches(name, COMMANDS, 1)
             hint = f"; did you mean {close[0]!r}?" if close else "."
             raise UsageError(f"there is no command {name!r}{hint} The commands are {', '.join(COMMANDS)}")
-    except KeyboardInterrupt:
-        return _failed("stopped; nothing was written", 130)
+    except KeyboardInterrupt as error:
+        return _failed(str(error) or "stopped; nothing was written", 130)
     except UsageError as error:
         return _failed(str(error), 2)
     except MissingExtraError as error:

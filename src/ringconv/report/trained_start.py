@@ -229,11 +229,11 @@ _TEXT = (
     "A plain ResNet-18 of width {settings.width} learned {settings.plain_epochs} epochs ({plain}% on the test images,"
     " which are averaged to {settings.side} x {settings.side} pixels) and was converted, kernel sizes kept. Then every"
     " start learned anew for each number of epochs, under the same settings (AdamW, batch {batch}, no augmentation; a"
-    " learning rate that goes up to {rate:g} and down to zero in one cycle, or is {rate:g} throughout). *New"
-    " network*: all weights new. *Trained, but new kernels*: norms, 1x1 convolutions and head of the plain network,"
-    " ring kernels new, as `convert(model)` gives it."
-    " *Projected kernels*: `convert(model, from_weights=True)`, then `recalibrate_batchnorm`; without the latter it has"
-    " {untouched}% before training. Accuracy on the upright test images in percent, seeds {seeds}."
+    " learning rate that goes up to {rate:g} and down to zero in one cycle, or is {rate:g} throughout). *New network*:"
+    " all weights new. *Trained, but new kernels*: norms, 1x1 convolutions and head of the plain network, ring kernels"
+    " new, as `convert(model)` gives it. *Projected kernels*: `convert(model, from_weights=True)`, then"
+    " `recalibrate_batchnorm`; without the latter it has {untouched}% before training. Accuracy on the upright test"
+    " images in percent, seeds {seeds}."
 )
 
 
