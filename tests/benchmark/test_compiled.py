@@ -11,7 +11,8 @@ from ringconv.benchmark.scaling import _compiled
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_networks_compile_to_one_graph_that_calls_the_ring_convolutions(tmp_path):
+def test_networks_compile_to_one_graph_that_calls_the_ring_convolutions(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))  # not what other processes are writing
     path = time_compiled(tmp_path, setting=Setting(2, 16, stem_pool=False, width=8), budget=0, rounds=1)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -94,12 +94,13 @@ def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[
     return worst
 
 
-def runner(path: str | os.PathLike[str], threads: int = 0) -> Any:
+def runner(path: str | os.PathLike[str]) -> Any:
     """A function from an array (B, C, *S) to the list of outputs that onnxruntime computes from it on the CPU."""
     onnxruntime = needs("onnxruntime", EXTRA)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = threads
+    # Threads that wait by spinning would take the cores from the other files that are timed beside this one.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     session = onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
 

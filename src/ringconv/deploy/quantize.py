@@ -50,13 +50,16 @@ def quantize_onnx(
         with written_at_once(Path(out)) as partial, tempfile.TemporaryDirectory() as folder:
             named = Path(folder) / "named.onnx"
             _prepare(path, named)
+            # onnxruntime's convolution for dynamic ranges takes nothing else; and where a processor adds pairs of
+            # products in 16 bits, as those before VNNI do, signed weights overflow.
+            unsigned = quantization.QuantType.QUInt8
             if mode == "dynamic":
-                unsigned = quantization.QuantType.QUInt8  # what onnxruntime's CPU convolution takes
                 quantization.quantize_dynamic(named, partial, weight_type=unsigned, **options)
             else:
                 assert first is not None
                 reader = _reader(quantization, _chain(first, batches))
-                quantization.quantize_static(named, partial, reader, per_channel=True, **options)
+                # Weights of 7 bits: sums of 8-bit products overflow on processors without instructions for them.
+                quantization.quantize_static(named, partial, reader, per_channel=True, reduce_range=True, **options)
     finally:
         root.level = level
     return Path(out)

@@ -78,8 +78,7 @@ def train(
     """
     watch = watch or Watch()
     settings = as_launched(settings)
-    fabric = launch(settings)
-    with _own_randomness(fabric):
+    with _launched(settings) as fabric, _own_randomness(fabric):
         training = Training(fabric, settings, prepare_data(settings, data, watch.testing))
         folder = out / "?"
         if fabric.is_global_zero:
@@ -106,8 +105,7 @@ def resume(folder: Path, *, data: DataSet | None = None, watch: Watch | None = N
     if run.results is not None:
         return run
     settings = as_launched(run.settings)
-    fabric = launch(settings)
-    with _own_randomness(fabric):
+    with _launched(settings) as fabric, _own_randomness(fabric):
         training = Training(fabric, settings, prepare_data(settings, data, watch.testing))
         return _run(training, folder, watch)
 
@@ -115,8 +113,7 @@ def resume(folder: Path, *, data: DataSet | None = None, watch: Watch | None = N
 def check(settings: TrainSettings, data: DataSet | None = None) -> float:
     """Read the data, build everything and take one step; returns its loss and writes nothing."""
     settings = as_launched(settings)
-    fabric = launch(settings)
-    with _own_randomness(fabric):
+    with _launched(settings) as fabric, _own_randomness(fabric):
         training = Training(fabric, settings, prepare_data(settings, data))
         training.train_step(next(training.steps_of_epoch()))
         return training.means_since_last_time()[0]
@@ -128,6 +125,17 @@ def as_launched(settings: TrainSettings) -> TrainSettings:
         return settings
     local, world = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
     return replace(settings, devices=local, nodes=world // local)
+
+
+@contextlib.contextmanager
+def _launched(settings: TrainSettings) -> Iterator[Fabric]:
+    fabric = launch(settings)
+    try:
+        yield fabric
+    finally:
+        # Its threads must not outlive the interpreter, which aborts if they do.
+        if fabric.world_size > 1 and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
 
 
 def launch(settings: TrainSettings) -> Fabric:
