@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Idle OpenMP threads must not spin on a core that another one needs.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: run test test-all lint bench peers escnn test-escnn clean
+.PHONY: run test test-all lint bench bench-methods peers escnn test-escnn clean
 
 run: .venv/installed-compare
 	$(BIN)/ringconv compare
@@ -31,6 +31,10 @@ test-escnn: .venv-escnn/installed
 
 bench: .venv/installed-bench
 	for suite in speed kernel rings channels pixels batch 3d models auto; do $(BIN)/ringconv bench --suite $$suite; done
+
+# The paper's speed table with its rows of group and E(2) convolutions: half an hour.
+bench-methods: .venv-escnn/installed
+	.venv-escnn/bin/ringconv bench --suite methods --rounds 3 --budget 1
 
 # torch alone comes first, so that nothing else can choose a version of it.
 .venv/installed-torch: constraints.txt

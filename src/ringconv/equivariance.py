@@ -179,7 +179,7 @@ def equivariance_error(
         disc: at interpolated angles, fade x to zero outside of the largest central disc, so that nothing turns out of
             the frame. Default: only if the output is a vector, where no mask could leave the corners out.
     """
-    with _evaluating(module):
+    with evaluating(module):
         exact = interpolated = _Probe(module, x, dimensions)
         rotations = turns(angles, axes, exact.dimensions)
         if not all(turn.is_exact for turn in rotations):
@@ -220,7 +220,7 @@ def assert_equivariant(
     angles = tuple(angles)
     if angles and angle_tolerance is None:
         raise ValueError("angles need an angle_tolerance: between quarter turns no layer on a grid is exact")
-    with _evaluating(module):
+    with evaluating(module):
         probe = _Probe(module, x, dimensions)
         if tolerance is None:
             tolerance = TOLERANCES[x.dtype]
@@ -260,7 +260,7 @@ def subregion_error(
         axis: in 3D, the axis to turn about.
         reach: how far a pixel is felt, in pixels; measured if not given.
     """
-    with _evaluating(module):
+    with evaluating(module):
         probe = _Probe(module, x, dimensions)
         size = tuple(x.shape[-probe.dimensions :])
         if probe.vector or probe.output_size != size:
@@ -501,7 +501,7 @@ def _flips(dimensions: int) -> list[tuple[str, Symmetry]]:
 
 
 @contextlib.contextmanager
-def _evaluating(module: Function) -> Iterator[None]:
+def evaluating(module: Function) -> Iterator[None]:
     """No gradients, and eval mode; every submodule's mode is restored, also when they differ."""
     modes = [(m, m.training) for m in module.modules()] if isinstance(module, nn.Module) else []
     with torch.no_grad():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ringconv.benchmark.cases import MODES, Case
-from ringconv.benchmark.peers import PEERS, SymmConv, label, prepare
+from ringconv.benchmark.peers import PEERS, label, prepare
 from ringconv.ops import fused
 
 CASES = [
@@ -56,22 +56,9 @@ def test_inference_records_no_gradient():
     assert not any(call().requires_grad for call in calls.values())
 
 
-@pytest.mark.parametrize(("dimensions", "weights"), [(2, 6), (3, 10)])
-def test_symm_conv_commutes_with_the_symmetries_of_the_square(dimensions, weights):
-    layer = SymmConv(Case(1, 2, 3, (6,) * dimensions, 5)).double()
-    assert layer.weight.shape == (3, 2, weights)
-    x = torch.randn(1, 2, *(6,) * dimensions, dtype=torch.float64)
-    y = layer(x)
-    for turned, expected in (
-        (x.rot90(1, (2, 3)), y.rot90(1, (2, 3))),
-        (x.flip(-1), y.flip(-1)),
-        (x.transpose(2, -1), y.transpose(2, -1)),
-    ):
-        torch.testing.assert_close(layer(turned), expected, rtol=0, atol=1e-12)
-
-
-def test_symm_conv_has_three_weights_for_three_by_three():
-    assert SymmConv(Case(1, 1, 1, (4, 4), 3)).weight.shape[-1] == 3
+def test_group_convolution_has_eight_maps_for_a_channel():
+    calls, _ = prepare(["group"], CASES[0], "inference")
+    assert calls["group"]().shape == (2, 8 * 8, 7, 9)
 
 
 def test_the_limit_is_the_product_over_rings_and_channels():
@@ -130,6 +117,9 @@ def test_a_fallback_is_not_timed_as_fused(monkeypatch):
         ("authors", CASES[3], "one axis"),
         ("authors", CASES[2], "groups"),
         ("gemm", CASES[2], "groups"),
+        ("symm", CASES[3], "one axis"),
+        ("group", CASES[1], "stride 1"),
+        ("group", CASES[4], "two dimensions"),
     ],
 )
 def test_a_case_that_a_peer_cannot_run(peer, case, reason):

@@ -1,4 +1,4 @@
-"""One convolution of each competing method, to be timed beside ours.
+"""One convolution of each competing method whose channels are fields of several maps, to be timed beside ours.
 
 Channels count what the method counts. A convolution of ``in_channels`` fields of 8 components takes 8 times as many
 maps as a plain one of that many channels: this is what it costs to put the method in the plain layer's place. To
@@ -7,15 +7,13 @@ compare layers of equally many maps instead, ask for an eighth of the channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 
 from ringconv.baselines._escnn import OnTensors, escnn, steerable_conv
 from ringconv.baselines.e2 import gspace
 from ringconv.baselines.group import GroupConv2d
-from ringconv.baselines.symm import SymmConv2d, SymmConv3d
 
 
 class PeerConv(NamedTuple):
@@ -30,12 +28,6 @@ def group_conv(in_channels: int, out_channels: int, kernel_size: int) -> PeerCon
     """p4m: fields of 8 components."""
     layer = GroupConv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False, group="p4m")
     return PeerConv(layer, 8 * in_channels, 8 * out_channels)
-
-
-def symm_conv(in_channels: int, out_channels: int, kernel_size: int, dimensions: int = 2) -> PeerConv:
-    layer_type: Any = {2: SymmConv2d, 3: SymmConv3d}[dimensions]
-    layer = layer_type(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False)
-    return PeerConv(layer, in_channels, out_channels)
 
 
 def e2_conv(in_channels: int, out_channels: int, kernel_size: int) -> PeerConv:
@@ -56,10 +48,3 @@ class _KeepsItsFilter(OnTensors):
     def train(self, mode: bool = True) -> _KeepsItsFilter:
         nn.Module.train(self, mode)
         return self
-
-
-PEER_CONVS: dict[str, Callable[[int, int, int], PeerConv]] = {
-    "group": group_conv,
-    "symm": symm_conv,
-    "e2": e2_conv,
-}

@@ -117,11 +117,17 @@ def table_grid() -> list[Case]:
     grid += [
         Case(batch, c, 64, (side, side), k) for batch, side in ((1, 64), (8, 32)) for c in (1, 4) for k in (3, 5, 7)
     ]
+    # With a single channel at one end, methods differ in the side that their ring pass is on.
+    grid += [Case(8, 1, c, (side,), k) for c in (64, 256) for side in (64, 1024) for k in (3, 7, 15, 31)]
+    grid += [Case(batch, 1, 64, (side, side), k) for batch, side in ((4, 96), (16, 64)) for k in (3, 5, 7)]
+    grid += [
+        Case(batch, c, 1, (side, side), k) for batch, side in ((1, 32), (8, 64)) for c in (32, 128) for k in (3, 5, 9)
+    ]
     # Depthwise layers gain or lose by their width and the size of their maps, so these are denser.
     grid += [
         Case(batch, c, c, (side, side), k, groups=c)
         for batch in (1, 8)
-        for c in (32, 128, 384)
+        for c in (32, 128, 192, 384)
         for side in (7, 14, 28, 56)
         for k in (3, 5, 7, 9)
     ]

@@ -10,15 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._extras import MissingExtraError
 from ringconv.benchmark.cases import Mode
 from ringconv.benchmark.memory import cuda_peak_bytes, in_fresh_process, saved_bytes
 from ringconv.benchmark.peers import Call, Unavailable, import_authors
 from ringconv.benchmark.results import Row, timing_columns
 from ringconv.benchmark.suites import Settings, Step
 from ringconv.benchmark.timing import interleave
-from ringconv.models import gmr_resnet, resnet
+from ringconv.models import create_model, gmr_resnet, resnet
 
 _CLASSES = 10
+_LARGEST_E2 = 64
 _PEAK_RUNS = 3
 """Processes of which the median peak counts: what the allocator keeps differs by up to a tenth between them."""
 
@@ -56,10 +58,23 @@ def _authors(setting: Setting) -> nn.Module:
     return network
 
 
+def _e2(setting: Setting) -> nn.Module:
+    """A network of its own: neither stem, width nor map sizes are those of the others."""
+    if setting.side > _LARGEST_E2:
+        raise Unavailable(
+            f"its maps are never smaller than the image, which is timed up to {_LARGEST_E2}x{_LARGEST_E2}"
+        )
+    try:
+        return create_model("e2_wrn16", num_classes=_CLASSES)
+    except MissingExtraError as error:
+        raise Unavailable(str(error)) from error
+
+
 NETWORKS: dict[str, Callable[[Setting], nn.Module]] = {
     "resnet18": _plain,
     "resnet18_channels_last": _plain,
     "gmr_resnet18": _ring,
+    "e2_wrn16": _e2,
     "authors": _authors,
 }
 """A name that ends in _channels_last has its network and input in that layout."""

@@ -13,15 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ringconv._extras import MissingExtraError
 from ringconv._torchvision import import_torchvision
+from ringconv.baselines import SymmConv2d, SymmConv3d
+from ringconv.baselines.peers import PeerConv, e2_conv, group_conv
 from ringconv.benchmark.cases import Case, Mode
 from ringconv.layers import EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d
 from ringconv.ops import Method, fused
-from ringconv.ops.dense import CONVOLUTIONS
-from ringconv.rings import RingGeometry
 
 _CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _GMR_CONV = {1: GMRConv1d, 2: GMRConv2d, 3: GMRConv3d}
+_SYMM_CONV = {2: SymmConv2d, 3: SymmConv3d}
 _CHANNELS_LAST = {2: torch.channels_last, 3: torch.channels_last_3d}
 
 Call = Callable[[], Any]
@@ -96,32 +98,29 @@ def _torch_channels_last(case: Case, x: Tensor, mode: Mode) -> Call:
     return _call(layer, x.contiguous(memory_format=layout), mode)
 
 
-class SymmConv(nn.Module):
-    """A dense convolution with one weight per symmetry orbit of the kernel's taps: 3 for 3x3."""
-
-    orbit_of_tap: Tensor
-
-    def __init__(self, case: Case) -> None:
-        super().__init__()
-        geometry = RingGeometry((case.kernel_size,) * case.dimensions, circular=False)
-        orbit_of_tap = geometry.tables().orbit_of_tap
-        self.register_buffer("orbit_of_tap", orbit_of_tap)
-        shape = (case.out_channels, case.in_channels // case.groups, int(orbit_of_tap.max()) + 1)
-        self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(shape[1] * len(orbit_of_tap)))
-        self.case = case
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, *S) -> (B, O, *S')"""
-        case = self.case
-        kernel = self.weight.index_select(-1, self.orbit_of_tap)
-        kernel = kernel.reshape(*kernel.shape[:2], *case.layer.kernel_size)
-        return CONVOLUTIONS[case.dimensions](
-            x, kernel, None, stride=case.stride, padding=case.padding, groups=case.groups
-        )
+# -- the competing methods
 
 
 def _symm(case: Case, x: Tensor, mode: Mode) -> Call:
-    return _call(SymmConv(case), x, mode)
+    if case.dimensions not in _SYMM_CONV:
+        raise Unavailable("Symm-Conv has no layer for signals of one axis")
+    layer = _SYMM_CONV[case.dimensions](case.in_channels, case.out_channels, case.kernel_size, **_options(case))
+    return _call(layer, x, mode)
+
+
+def _of_fields(build_conv: Callable[[int, int, int], PeerConv]) -> Builder:
+    """A layer whose channels are fields of several maps: its input has them already, as within a network."""
+
+    def build(case: Case, x: Tensor, mode: Mode) -> Call:
+        if (case.dimensions, case.stride, case.groups) != (2, 1, 1):
+            raise Unavailable("timed in two dimensions at stride 1 without groups only")
+        try:
+            conv = build_conv(case.in_channels, case.out_channels, case.kernel_size)
+        except MissingExtraError as error:
+            raise Unavailable(str(error)) from error
+        return _call(conv.layer, torch.randn(case.batch, conv.in_maps, *case.size), mode)
+
+    return build
 
 
 # -- ours
@@ -218,6 +217,8 @@ def _authors(case: Case, x: Tensor, mode: Mode) -> Call:
 PEERS: dict[str, Builder] = {
     "torch": _torch,
     "torch_channels_last": _torch_channels_last,
+    "e2": _of_fields(e2_conv),
+    "group": _of_fields(group_conv),
     "symm": _symm,
     "authors": _authors,
     "dense": _ours("dense"),
@@ -227,8 +228,13 @@ PEERS: dict[str, Builder] = {
     "gemm": _gemm,
 }
 
+SLOW_PEERS = frozenset({"e2", "group"})
+"""Peers with eight times the channels, which would take more time than all others together."""
+
 _LABELS: dict[str, str] = {
     "torch_channels_last": "torch, ch. last",
+    "e2": "E(2)-Conv, C8",
+    "group": "Group-Conv, p4m",
     "symm": "Symm-Conv",
     "dense": "ours, dense",
     "factored": "ours, factored",

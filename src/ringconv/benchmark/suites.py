@@ -9,7 +9,7 @@ from typing import Any
 
 from ringconv.benchmark.cases import Case, Mode
 from ringconv.benchmark.device import CPU, Device
-from ringconv.benchmark.peers import PEERS, prepare
+from ringconv.benchmark.peers import PEERS, SLOW_PEERS, prepare
 from ringconv.benchmark.results import Row, timing_columns
 from ringconv.benchmark.timing import interleave
 
@@ -87,9 +87,13 @@ class LayerSuite:
     checks: tuple[Check, ...] = _FASTER
     linear_growth: bool = False
     """Show the growth of our time per unit of the variable, which must not exceed 1."""
+    with_slow_peers: bool = False
+    """Whether those of SLOW_PEERS are timed without being asked for."""
 
     def steps(self, settings: Settings) -> list[Step]:
         names = settings.chosen(PEERS)
+        if not (settings.peers or self.with_slow_peers):
+            names = [name for name in names if name not in SLOW_PEERS]
         cases = {value: case.shrunk() if settings.quick else case for value, case in self.cases.items()}
         return [
             Step(
@@ -137,6 +141,19 @@ LAYER_SUITES: dict[str, LayerSuite] = {
             Check("ours / GEMM, inference", "inference", _OURS, ("gemm",), {7: 1.6, 9: 1.6, 11: 1.6}, at_least=False),
             Check("ours / 3 GEMMs, training", "training", _OURS, ("gemm",)),
         ),
+    ),
+    "methods": LayerSuite(
+        "The paper's speed table with all its rows: (2, 128, 64, 64) -> 128 channels or fields",
+        "k",
+        _kernels(_PAPER, 3, 5, 7, 9, 11),
+        checks=(
+            *_FASTER,
+            Check("E(2) / ours, inference", "inference", ("e2",), _OURS, {11: 50}),
+            Check("E(2) / ours, training", "training", ("e2",), _OURS, {11: 50}),
+            Check("group / ours, inference", "inference", ("group",), _OURS),
+            Check("group / ours, training", "training", ("group",), _OURS),
+        ),
+        with_slow_peers=True,
     ),
     "kernel": LayerSuite(
         "Growth with the kernel: (2, 128, 64, 64) -> 128",

@@ -13,6 +13,7 @@ RESULTS = Path("benchmarks/results/methods")
 
 def budget(
     data: Path,
+    /,
     out: Path = RESULTS / "budget",
     only: tuple[str, ...] = (),
     teraflops: float = Budget.teraflops,

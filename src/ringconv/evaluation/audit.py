@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ringconv._progress import Progress
 from ringconv._rotate import Symmetry, Turn, distance_from, fading_disc, middle, turns
-from ringconv.equivariance import _evaluating
+from ringconv.equivariance import evaluating
 
 _SMALLEST_DISC = 2.0
 """Radius in pixels below which turning a map by interpolation says nothing."""
@@ -106,7 +106,7 @@ def audit(
     if not transformations:
         raise ValueError("nothing to audit: no angle, and reflections=False")
     disc = fading_disc(x.shape[-dimensions:], x.device).to(x.dtype)
-    with _evaluating(network):
+    with evaluating(network):
         upright = _Recorder(dimensions)
         with upright.listening(network):
             network(x * disc)

@@ -11,7 +11,7 @@ from torch import nn
 
 from ringconv._progress import Progress
 from ringconv.data import DataSet, Split, normalise, stratified_subset
-from ringconv.equivariance import _evaluating
+from ringconv.equivariance import evaluating
 from ringconv.evaluation.meters import Classified, Meter, Segmented
 from ringconv.evaluation.results import Evaluation, EvaluationSettings
 from ringconv.evaluation.symmetrise import Symmetrised
@@ -55,7 +55,7 @@ def evaluate(
     mean, std = data.mean if mean is None else mean, data.std if std is None else std
 
     started = time.perf_counter()
-    with _evaluating(asked), torch.inference_mode():
+    with evaluating(asked), torch.inference_mode():
         _run(asked, images, viewer, meter, settings, mean, std, torch.device(device), progress)
     return Evaluation(
         data=data.name,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._progress import Progress
-from ringconv.equivariance import _evaluating
+from ringconv.equivariance import evaluating
 
 _FELT = 1e-6
 """A response below this share of the largest one does not show."""
@@ -51,7 +51,7 @@ def tiled(
         raise ValueError(f"tile must be a multiple of align, got {tile} and {align}")
     if device is None:
         device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
-    with _evaluating(network), torch.inference_mode():
+    with evaluating(network), torch.inference_mode():
         if margin is None and any(side > tile for side in size):
             margin = sight(network, image.shape[0], len(size), tile, device)
         margin = align * math.ceil((margin or 0) / align)

@@ -1,0 +1,67 @@
+"""A network that was trained elsewhere -> the same with ring convolutions, started from its weights -> trained on.
+
+    pip install 'ringconv[train,zoo]'
+    python examples/convert_trained_network.py photos/ --model resnet18 --weights resnet18.safetensors
+
+Any torch network will do in the place of timm's; the training loop below is an ordinary one.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from ringconv import convert
+from ringconv._torchvision import import_torchvision
+from ringconv.data import open_data
+from ringconv.evaluation import EvaluationSettings, evaluate
+
+import_torchvision()  # timm needs it; its wheel does not fit every build of torch
+import timm  # noqa: E402
+
+
+def main(arguments: list[str] | None = None) -> float:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("images", type=Path)
+    options.add_argument("--model", default="resnet18", help="a name that timm knows")
+    options.add_argument("--weights", type=Path, help="safetensors of that model; without it, weights are random")
+    options.add_argument("--epochs", type=int, default=10)
+    options.add_argument("--size", type=int, default=64)
+    asked = options.parse_args(arguments)
+
+    data = open_data(asked.images, size=asked.size)
+    model = timm.create_model(
+        asked.model,
+        num_classes=len(data.classes),
+        in_chans=data.channels,
+        **({} if asked.weights is None else {"checkpoint_path": str(asked.weights)}),
+    )
+    example = torch.zeros(2, data.channels, asked.size, asked.size)
+    # Every kernel becomes the nearest ring kernel, and strides become down-samplings. The report says what was done to
+    # each layer, and what is left that still breaks equivariance.
+    model, report = convert(model, from_weights=True, return_report=True, example_input=example)
+    print(report)
+
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)
+    images, labels = data["train"].batch(slice(None))
+    images = data.normalise(images)
+    for epoch in range(asked.epochs):
+        model.train()
+        losses = []
+        for chosen in torch.randperm(len(images)).split(32):
+            loss = F.cross_entropy(model(images[chosen]), labels[chosen])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(loss.item())
+        print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.3f}")
+
+    split = "test" if "test" in data.splits else "train"
+    found = evaluate(model, data, EvaluationSettings(step=30), split=split).scores["accuracy"]
+    print(f"{split}: {found.upright:.1f}% upright, {found.rotated:.1f}% over all angles")
+    return found.rotated
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What the runs of a study found: one small JSON file per run, which the repository keeps and the page is made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ringconv.evaluation import EvaluationSettings, evaluate
+from ringconv.models.checkpoint import load_model
+from ringconv.recipes.studies import Study, Trial
+from ringconv.training import Run, Watch, resume, train
+from ringconv.training.files import write_whole
+from ringconv.training.runs import ENVIRONMENT, MODEL
+from ringconv.training.setup import prepare_data
+
+_LISTED = (".npz", "")
+"""Endings of data in a folder: a file in the layout of MedMNIST, or a folder of that name."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one run found. Scores are in percent."""
+
+    study: str
+    trial: str
+    seed: int
+    settings: Mapping[str, Any]
+    parameters: int
+    split: str
+    images: int
+    scores: Mapping[str, Mapping[str, Any]]
+    """By metric: upright, rotated_mean, rotated_std, reflected_mean, per_turn, ..."""
+    train_score: Mapping[str, float]
+    """Loss and score on the training images in the last epoch."""
+    epochs: int
+    train_seconds: float
+    peak_bytes: int | None
+    """Most memory that the process had."""
+    processor: str
+    threads: int
+    versions: Mapping[str, str]
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.trial}-seed{self.seed}.json"
+
+
+def run_trial(
+    study: Study, trial: Trial, seed: int, *, data: Path, runs: Path, results: Path, watch: Watch | None = None
+) -> Evidence:
+    """Train, test and keep what was found. What is there already is read, and a run that was stopped goes on.
+
+    Args:
+        data: folder with the study's data.
+        runs: folder that gets the run's own folder.
+        results: folder that gets the small file, in a folder of the study's name.
+
+    Raises:
+        ValueError: a file or run of that name is of other settings.
+    """
+    settings = trial.seeded(seed)
+    path = results / study.name / f"{trial.name}-seed{seed}.json"
+    if path.exists():
+        earlier = read_evidence(path)
+        _check_same(path, earlier.settings, settings.to_json())
+        return earlier
+    here = replace(settings, data=str(_find(data, study.data)))
+    name = f"{study.name}-{trial.name}-seed{seed}"
+    folder = runs / name
+    if folder.exists():
+        run = resume(folder, watch=watch)
+        _check_same(folder, run.settings.to_json(), settings.to_json())
+    else:
+        run = train(here, out=runs, name=name, watch=watch)
+    found = _evidence(study, trial, run, settings.to_json(), watch or Watch())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(asdict(found), indent=1) + "\n")
+    return found
+
+
+def read_evidence(path: Path) -> Evidence:
+    return Evidence(**json.loads(path.read_text("utf-8")))
+
+
+def all_evidence(results: Path, study: Study) -> dict[str, list[Evidence]]:
+    """By the names of the study's rows, in order of their seeds; files of rows that it no longer has are left out."""
+    folder = results / study.name
+    found: dict[str, list[Evidence]] = {trial.name: [] for trial in study.trials}
+    for path in sorted(folder.glob("*.json")):
+        one = read_evidence(path)
+        if one.trial in found:
+            found[one.trial].append(one)
+    return {name: sorted(rows, key=lambda one: one.seed) for name, rows in found.items()}
+
+
+def _find(folder: Path, name: str) -> Path:
+    for ending in _LISTED:
+        if (path := folder / f"{name}{ending}").exists():
+            return path
+    raise FileNotFoundError(f"{folder} must hold {name}.npz, or a folder {name}")
+
+
+def _check_same(path: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """The path of the data may differ."""
+    differing = [name for name in asked if name != "data" and found.get(name) != asked[name]]
+    if differing:
+        was = ", ".join(f"{name}={found.get(name)!r}" for name in differing)
+        raise ValueError(f"{path} is of other settings ({was}); move it away to run this row again")
+
+
+def _evidence(study: Study, trial: Trial, run: Run, settings: Mapping[str, Any], watch: Watch) -> Evidence:
+    assert run.results is not None
+    evaluation = run.results["evaluation"]
+    if study.split != "test":
+        network = load_model(run.folder / MODEL)
+        data = prepare_data(run.settings)
+        how = EvaluationSettings(batch_size=run.settings.batch_size)
+        evaluation = evaluate(network, data, how, split=study.split, progress=watch.testing).as_dict()
+    environment = json.loads((run.folder / ENVIRONMENT).read_text("utf-8"))
+    return Evidence(
+        study=study.name,
+        trial=trial.name,
+        seed=run.settings.seed,
+        settings=settings,
+        parameters=run.parameters,
+        split=evaluation["split"],
+        images=evaluation["images"],
+        scores=evaluation["scores"],
+        train_score=run.results["train"],
+        epochs=run.results["epochs"],
+        train_seconds=run.results["train_seconds"],
+        peak_bytes=run.results.get("peak_memory_bytes"),
+        processor=environment["processor"],
+        threads=environment["threads"],
+        versions={name: environment["versions"][name] for name in ("ringconv", "torch")},
+    )

@@ -1,0 +1,214 @@
+"""Studies: which runs on real data the results page is made of, and what each differs in from the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ringconv.recipes.scales import get_recipe
+from ringconv.training.settings import TrainSettings
+
+ChosenOn = Literal["test", "val"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A row of a study: one network, trained with several seeds."""
+
+    name: str
+    """Part of the names of its files."""
+    label: str
+    settings: TrainSettings
+    seeds: tuple[int, ...] = (0,)
+    paper: Mapping[str, str] = field(default_factory=dict)
+    """What the paper prints for this row, by measure."""
+
+    def seeded(self, seed: int) -> TrainSettings:
+        return replace(self.settings, seed=seed)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs that are compared with each other."""
+
+    name: str
+    title: str
+    data: str
+    """File, without its ending, that all rows train on."""
+    about: str
+    """What is asked, what all rows share, and how that differs from the paper."""
+    trials: tuple[Trial, ...]
+    split: ChosenOn = "test"
+    """Where the figures are from. A choice between options is made on a fifth of the training images (val), so that the
+    test images are not used up by it."""
+
+    def __post_init__(self) -> None:
+        names = [trial.name for trial in self.trials]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the rows of {self.name} must have different names, got {names}")
+
+
+_ACCURACY = ("upright", "rotated", "rotated_std", "mirrored")
+_THREE = (0, 1, 2)
+_FIFTH = 0.2
+
+
+def _printed(recipe: str, *measures: str) -> dict[str, str]:
+    """What the paper prints; of accuracy also the standard deviation, which has a table of its own."""
+    figures = dict(get_recipe(recipe).figures)
+    if recipe.startswith("tab:main/"):
+        figures |= get_recipe(recipe.replace("tab:main", "tab:rot_std")).figures
+    return {measure: figures[measure] for measure in measures or _ACCURACY if measure in figures}
+
+
+# -- NWPU-10
+
+_NWPU = TrainSettings("gmr_resnet18", "nwpu10", size=64)
+"""The paper's protocol: 250 epochs of SGD in batches of 128, a cosine from 0.02, no augmentation."""
+
+
+def _on_nwpu(model: str, width: int, **options: Any) -> TrainSettings:
+    return replace(_NWPU, model=model, model_options={"width": width, "stem_pool": True, **options})
+
+
+def _nwpu_row(model: str, label: str, *, printed: bool = True) -> Trial:
+    paper = _printed(f"tab:main/nwpu10/{model}") if printed else {}
+    return Trial(f"{model}-w16", f"{label}, width 16", _on_nwpu(model, 16), _THREE, paper)
+
+
+NWPU = Study(
+    "nwpu10",
+    "NWPU-10: aerial images of 64x64",
+    "nwpu10",
+    "1,000 training and 2,896 test crops, SGD on a cosine from 0.02 in batches of 128, 250 epochs, no augmentation. All"
+    " networks have the same 5x5 stem with pooling, as the authors' released code has it; the paper's text leaves the"
+    " pooling out, and its networks are 64 channels wide.",
+    (
+        _nwpu_row("resnet18", "R18"),
+        _nwpu_row("gmr_resnet18", "GMR-R18"),
+        _nwpu_row("symm_resnet18", "Symm-R18"),
+        _nwpu_row("sre_resnet18", "SRE-R18", printed=False),
+        Trial(
+            "gmr_resnet18-w64", "GMR-R18, width 64", _on_nwpu("gmr_resnet18", 64),
+            paper=_printed("tab:main/nwpu10/gmr_resnet18"),
+        ),
+    ),
+)  # fmt: skip
+
+# -- ModelNet-10
+
+_MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8, epochs=10)
+
+
+def _modelnet_row(model: str, label: str) -> Trial:
+    return Trial(model, label, replace(_MODELNET, model=model), paper=_printed(f"tab:modelnet/modelnet10/{model}"))
+
+
+MODELNET = Study(
+    "modelnet10",
+    "ModelNet-10: volumes of 32x32x32",
+    "modelnet10_vox32",
+    "3,991 training and 908 test grids in the official split, SGD on a cosine from 0.02 in batches of 8, as in the"
+    " paper, but 10 epochs instead of 100.",
+    (
+        _modelnet_row("r3d_9", "R3D-9"),
+        _modelnet_row("gmr_r3d_9", "GMR-R3D-9"),
+        _modelnet_row("symm_r3d_9", "Symm-R3D-9"),
+    ),
+)
+
+# -- nuclei
+
+_NUCLEI = TrainSettings("gmr_unet", "nuclei", crop=96, batch_size=8, epochs=300, lr=2e-3, optimiser="adamw")
+
+
+def _nuclei_row(model: str, label: str) -> Trial:
+    measures = ("dice", "dice_rotated", "iou", "iou_rotated")
+    return Trial(model, label, replace(_NUCLEI, model=model), _THREE, _printed(f"tab:seg/{model}", *measures))
+
+
+NUCLEI = Study(
+    "nuclei",
+    "Nuclei in tissue: segmentation",
+    "nuclei",
+    "86 training and 21 test images of 256x320 of the Data Science Bowl 2018, which stand in for CryoNuSeg: the paper's"
+    " figures are of other images. AdamW from 0.002, random crops of 96x96 in batches of 8, as in the paper, but 300"
+    " epochs instead of 7,000. Whole images are tested, turned with their masks.",
+    (_nuclei_row("unet", "U-Net"), _nuclei_row("gmr_unet", "GMR U-Net"), _nuclei_row("symm_unet", "Symm U-Net")),
+)
+
+# -- CIFAR-10
+
+_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=30)
+
+
+def _cifar_row(model: str, label: str, *, turned: bool = False) -> Trial:
+    settings = replace(
+        _CIFAR,
+        model=model,
+        model_options={"width": 16, "stem_pool": False},
+        rotation=180.0 if turned else 0.0,
+    )
+    name, label = (f"{model}-turned", f"{label}, turned in training") if turned else (model, label)
+    return Trial(name, label, settings, paper={} if turned else _printed(f"tab:main/cifar10/{model}"))
+
+
+CIFAR = Study(
+    "cifar10",
+    "CIFAR-10: photographs of 32x32",
+    "cifar10_20k",
+    "20,000 of the 50,000 training images and all 10,000 test images, from JPEG copies, so that figures are below those"
+    " of the original set. Width 16 instead of 64, 30 epochs instead of 250, no pooling after the stem; the rest as in"
+    " the paper.",
+    (
+        _cifar_row("resnet18", "R18, width 16"),
+        _cifar_row("gmr_resnet18", "GMR-R18, width 16"),
+        _cifar_row("resnet18", "R18, width 16", turned=True),
+        _cifar_row("gmr_resnet18", "GMR-R18, width 16", turned=True),
+    ),
+)
+
+# -- options of the rings, chosen on validation images
+
+_CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "published": ("the paper's form", {}),
+    "area": ("area-sampled rings", {"sampling": "area"}),
+    "unit-norm": ("rings of unit norm", {"normalize": True}),
+    "area-unit-norm": ("area-sampled rings of unit norm", {"sampling": "area", "normalize": True}),
+}
+
+
+def _choice(name: str, label: str, options: Mapping[str, Any]) -> Trial:
+    settings = replace(
+        _on_nwpu("gmr_resnet18", 16, **options), epochs=60, batch_size=32, validation=_FIFTH, final_test=False
+    )
+    return Trial(name, label, settings, _THREE)
+
+
+CHOICES = Study(
+    "choices",
+    "Options of the ring layer, chosen on validation images",
+    "nwpu10",
+    "GMR-R18 of width 16 on four fifths of the training crops of NWPU-10, tested on the last fifth: 60 epochs in"
+    " batches of 32, the rest as above.",
+    tuple(_choice(name, label, options) for name, (label, options) in _CHOICES.items()),
+    split="val",
+)
+
+STUDIES: Mapping[str, Study] = {study.name: study for study in (NWPU, MODELNET, NUCLEI, CIFAR, CHOICES)}
+
+
+def get_study(name: str) -> Study:
+    if name not in STUDIES:
+        raise ValueError(f"study must be one of {', '.join(STUDIES)}, got {name!r}")
+    return STUDIES[name]
+
+
+def chosen_trials(study: Study, only: Sequence[str] = ()) -> list[Trial]:
+    """The rows of these names; all without any."""
+    unknown = sorted(set(only) - {trial.name for trial in study.trials})
+    if unknown:
+        known = ", ".join(trial.name for trial in study.trials)
+        raise ValueError(f"rows of {study.name} are {known}; got {', '.join(unknown)}")
+    return [trial for trial in study.trials if not only or trial.name in only]

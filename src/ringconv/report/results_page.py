@@ -1,0 +1,125 @@
+"""docs/results.md: what came out on real data, from the small files that the repository keeps of every run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from ringconv.recipes.evidence import Evidence, all_evidence
+from ringconv.recipes.studies import STUDIES, Study, Trial
+from ringconv.training.files import write_whole
+
+COMMAND = "ringconv results"
+
+_MEASURES = {
+    "accuracy": ("upright", "rotated_mean", "rotated_std", "reflected_mean"),
+    "dice": ("upright", "rotated_mean", "rotated_std", "reflected_mean"),
+    "iou": ("upright", "rotated_mean"),
+}
+"""Columns of a metric, by their names in an evaluation."""
+_HEADINGS = {"upright": "upright", "rotated_mean": "rotated", "rotated_std": "std", "reflected_mean": "mirrored"}
+_PRINTED = {
+    ("accuracy", "upright"): "upright",
+    ("accuracy", "rotated_mean"): "rotated",
+    ("accuracy", "rotated_std"): "rotated_std",
+    ("accuracy", "reflected_mean"): "mirrored",
+    ("dice", "upright"): "dice",
+    ("dice", "rotated_mean"): "dice_rotated",
+    ("iou", "upright"): "iou",
+    ("iou", "rotated_mean"): "iou_rotated",
+}
+"""What the paper's tables call them."""
+
+
+def scores_in_a_line(found: Evidence) -> str:
+    metric, scores = next(iter(found.scores.items()))
+    return (
+        f"{metric}: {scores['upright']:.1f} upright, {scores['rotated_mean']:.1f} rotated"
+        f" (std {scores['rotated_std']:.2f}); {found.epochs} epochs in {found.train_seconds / 60:.1f} minutes"
+    )
+
+
+def write_results_page(path: Path, results: Path) -> Path:
+    """Write the page from the files in the folders of ``results``, one for each study."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sections = [_section(study, results) for study in STUDIES.values()]
+    write_whole(path, "\n\n".join([_introduction(), *sections]) + "\n")
+    return path
+
+
+def _introduction() -> str:
+    return f"""# Results on real data
+
+Made by `{COMMAND}` from the files in benchmarks/results/studies, one for each run; do not edit by hand.
+`{COMMAND} STUDY --data FOLDER` runs a study again.
+
+*Upright* is the score on the test images as they are; *rotated* its mean over 36 angles, every 10 degrees (of volumes:
+every 30 degrees about each axis); *std* the standard deviation over these; *mirrored* the mean over both flips. Turned
+images are interpolated bilinearly and filled with the mean colour, as in the paper. Figures of several seeds are their
+mean and its standard error. The paper's figures are below ours, in italics. Time and memory are those of the training
+process on the machine that the table names; while some of these ran, it had other work to do as well, so that times are
+upper bounds."""
+
+
+def _section(study: Study, results: Path) -> str:
+    found = all_evidence(results, study)
+    head = f"## {study.title}\n\n{study.about}"
+    if study.split == "val":
+        head += " No test image was looked at."
+    rows = [one for some in found.values() for one in some]
+    if not rows:
+        return f"{head}\n\nNot run yet: `{COMMAND} {study.name} --data FOLDER`."
+    columns = [
+        (metric, measure) for metric, measures in _MEASURES.items() if metric in rows[0].scores for measure in measures
+    ]
+    several = len({metric for metric, _ in columns}) > 1
+    headings = [f"{metric} {_HEADINGS[measure]}" if several else _HEADINGS[measure] for metric, measure in columns]
+    table = [
+        ["network", "parameters", *headings, "seeds", "epochs", "minutes", "peak MB"],
+        ["---", *["---:"] * (len(columns) + 5)],
+    ]
+    for trial in study.trials:
+        table += _rows(trial, found[trial.name], columns)
+    where = sorted({f"{one.processor}, {one.threads} threads, torch {one.versions['torch']}" for one in rows})
+    missing = [trial.label for trial in study.trials if not found[trial.name]]
+    parts = [head, "\n".join(f"| {' | '.join(cells)} |" for cells in table), f"Run on {'; '.join(where)}."]
+    if missing:
+        parts.append(f"Not run yet: {'; '.join(missing)}.")
+    return "\n\n".join(parts)
+
+
+def _rows(trial: Trial, found: Sequence[Evidence], columns: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Ours, and the paper's below it."""
+    if not found:
+        return []
+    scores = [_with_error([one.scores[metric][measure] for one in found], measure) for metric, measure in columns]
+    minutes = statistics.fmean(one.train_seconds for one in found) / 60
+    peaks = [one.peak_bytes for one in found if one.peak_bytes is not None]
+    rows = [
+        [
+            trial.label,
+            f"{found[0].parameters:,}",
+            *scores,
+            str(len(found)),
+            str(found[0].epochs),
+            f"{minutes:.1f}",
+            f"{max(peaks) / 1e6:,.0f}" if peaks else "-",
+        ]
+    ]
+    if trial.paper:
+        printed = [trial.paper.get(_PRINTED[column], "") for column in columns]
+        rows.append(["*the paper*", "", *(f"*{text}*" if text else "" for text in printed), "", "", "", ""])
+    return rows
+
+
+def _with_error(values: Sequence[float | None], measure: str) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    digits = 2 if measure == "rotated_std" else 1
+    mean = f"{statistics.fmean(known):.{digits}f}"
+    if len(known) == 1:
+        return mean
+    return f"{mean} ± {statistics.stdev(known) / math.sqrt(len(known)):.{digits}f}"

@@ -1,0 +1,131 @@
+"""Studies: their runs are trained once, kept as small files, and made into a page."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringconv.models import create_model
+from ringconv.recipes.evidence import all_evidence, read_evidence, run_trial
+from ringconv.recipes.studies import STUDIES, Study, Trial, chosen_trials, get_study
+from ringconv.report import results_page
+from ringconv.training import TrainSettings
+
+TINY = TrainSettings("gmr_resnet18", "small", model_options={"width": 4}, epochs=1, batch_size=8)
+
+
+def study_of(*trials, split="test"):
+    return Study("small-study", "A small study", "small", "What it asks.", trials, split)
+
+
+@pytest.fixture
+def folders(tmp_path):
+    random = np.random.default_rng(0)
+    arrays = {
+        f"{split}_{what}": values
+        for split, count in (("train", 20), ("test", 4))
+        for what, values in (
+            ("images", random.integers(0, 256, (count, 16, 16, 3), np.uint8)),
+            ("labels", np.arange(count)[:, None] % 2),
+        )
+    }
+    np.savez(tmp_path / "small.npz", **arrays)
+    return {"data": tmp_path, "runs": tmp_path / "runs", "results": tmp_path / "kept"}
+
+
+def test_a_run_is_kept_and_not_trained_again(folders, monkeypatch):
+    trial = Trial("rings", "Rings", TINY)
+    study = study_of(trial)
+    found = run_trial(study, trial, 1, **folders)
+    assert found.seed == 1
+    assert (found.split, found.images, found.epochs) == ("test", 4, 1)
+    assert len(found.scores["accuracy"]["per_turn"]) == 36
+    path = folders["results"] / "small-study" / found.file_name
+    assert read_evidence(path) == found
+    assert path.stat().st_size < 10_000
+    assert str(folders["data"]) not in path.read_text()  # no paths of this machine
+    monkeypatch.setattr("ringconv.recipes.evidence.train", lambda *args, **options: pytest.fail("trained again"))
+    assert run_trial(study, trial, 1, **folders) == found
+
+
+def test_a_run_whose_file_is_lost_is_not_trained_again(folders, monkeypatch):
+    trial = Trial("rings", "Rings", TINY)
+    found = run_trial(study_of(trial), trial, 0, **folders)
+    (folders["results"] / "small-study" / found.file_name).unlink()
+    monkeypatch.setattr("ringconv.recipes.evidence.train", lambda *args, **options: pytest.fail("trained again"))
+    assert run_trial(study_of(trial), trial, 0, **folders) == found
+
+
+def test_other_settings_are_refused(folders):
+    trial = Trial("rings", "Rings", TINY)
+    run_trial(study_of(trial), trial, 0, **folders)
+    changed = replace(trial, settings=replace(TINY, epochs=2))
+    with pytest.raises(ValueError, match=r"is of other settings \(epochs=1\)"):
+        run_trial(study_of(changed), changed, 0, **folders)
+
+
+def test_a_choice_is_made_without_the_test_images(folders):
+    trial = Trial("rings", "Rings", replace(TINY, validation=0.2, final_test=False))
+    found = run_trial(study_of(trial, split="val"), trial, 0, **folders)
+    assert (found.split, found.images) == ("val", 4)
+    assert {"upright", "rotated_mean", "rotated_std"} <= set(found.scores["accuracy"])
+
+
+def test_missing_data_is_named(folders):
+    trial = Trial("rings", "Rings", TINY)
+    with pytest.raises(FileNotFoundError, match=r"must hold other\.npz"):
+        run_trial(replace(study_of(trial), data="other"), trial, 0, **folders)
+
+
+def test_the_page_has_means_errors_and_the_papers_figures(folders, tmp_path, monkeypatch):
+    trial = Trial("rings", "Rings", TINY, (0, 1), {"upright": "97.2", "rotated": "97.1"})
+    later = Trial("later", "Run later", TINY)
+    study = study_of(trial, later)
+    kept = [run_trial(study, trial, seed, **folders) for seed in (0, 1)]
+    # Known figures instead of those of a network that learnt nothing.
+    for found, upright in zip(kept, (80.0, 90.0), strict=True):
+        scores = {"accuracy": {**found.scores["accuracy"], "upright": upright}}
+        path = folders["results"] / "small-study" / found.file_name
+        path.write_text(json.dumps({**json.loads(path.read_text()), "scores": scores}))
+    monkeypatch.setattr(results_page, "STUDIES", {study.name: study})
+    page = results_page.write_results_page(tmp_path / "docs" / "results.md", folders["results"]).read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    ours, papers = rows[2], rows[3]
+    assert ours[0] == "Rings"
+    assert ours[2] == "85.0 ± 5.0"
+    assert ours[6] == "2"
+    assert papers[0] == "*the paper*"
+    assert papers[2:4] == ["*97.2*", "*97.1*"]
+    assert "Not run yet: Run later." in page
+
+
+def test_rows_have_different_names():
+    with pytest.raises(ValueError, match="different names"):
+        study_of(Trial("same", "One", TINY), Trial("same", "Other", TINY))
+
+
+def test_what_does_not_exist_is_named():
+    with pytest.raises(ValueError, match="study must be one of nwpu10"):
+        get_study("nwpu11")
+    with pytest.raises(ValueError, match=r"rows of nwpu10 are .*; got resnet19"):
+        chosen_trials(get_study("nwpu10"), ["resnet19"])
+
+
+@pytest.mark.parametrize(
+    "trial", [pytest.param(trial, id=f"{name}-{trial.name}") for name in STUDIES for trial in STUDIES[name].trials]
+)
+def test_every_network_of_a_study_can_be_built(trial):
+    create_model(trial.settings.model, **trial.settings.model_options)
+
+
+@pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))
+def test_the_kept_files_belong_to_the_rows(study):
+    """Whoever changes a row runs it again."""
+    kept = Path(__file__).parents[2] / "benchmarks" / "results" / "studies"
+    by_trial = all_evidence(kept, study)
+    for trial in study.trials:
+        for found in by_trial[trial.name]:
+            assert {**found.settings, "data": study.data} == {**trial.seeded(found.seed).to_json(), "data": study.data}
+            assert found.split == study.split
