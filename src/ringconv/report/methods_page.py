@@ -274,7 +274,8 @@ Made by `ringconv budget`: {found[0].data}, images squashed to {budget["size"]}x
 {budget["width"]}, seed {budget["seed"]}, AdamW with a cosine from {budget["lr"]:g} in batches of
 {budget["batch_size"]}, no augmentation unless the row says so. {share} Tested on {budget["test_images"]} images, of
 every class in its proportion, every {budget["step"]:g} degrees; *std* is over the angles, in points of accuracy.
-One seed and a small budget: an indication of what each costs and keeps, not of what it can reach.
+One seed and a small budget: an indication of what each costs and keeps, not of what it can reach. Seconds are those of
+a machine that did other work as well; the table above compares costs.
 
 {budget_table(found)}"""
 
