@@ -733,6 +733,13 @@ def test_a_projection_onto_a_larger_kernel():
     assert torch.einsum("oihw,nhw->oin", off, converted.basis()).abs().max() < 1e-12
 
 
+def test_harmonics_start_silent_beside_trained_rings():
+    conv = nn.Conv2d(3, 4, 5, padding=2)
+    x = torch.randn(1, 3, 9, 9)
+    rings, harmonic = (convert(conv, from_weights=True, harmonics=orders) for orders in (0, 1))
+    torch.testing.assert_close(harmonic(x), rings(x))
+
+
 def test_averaged_patches_keep_what_they_did_to_flat_maps():
     conv = nn.Conv2d(3, 4, 4, 4)
     x = torch.randn(1, 3, 1, 1).expand(1, 3, 16, 16)

@@ -402,3 +402,38 @@ def test_pickles_and_programs_load_without_ringconv(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "equal", done.stderr
+
+
+# -- harmonics
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"groups": 2, "padding": 2, "padding_mode": "reflect", "harmonic_rings": "all"},
+        {"stride": 2, "dilation": 2, "padding": 4, "bias": False},
+        {"sampling": "area", "normalize": "orthonormal", "sigma": "fixed", "edge": "smooth"},
+    ],
+    ids=str,
+)
+def test_harmonics(form, options):
+    layer = GMRConv2d(4, 8, 5, harmonics=2, **options)
+    x = torch.randn(2, 4, 13, 11, dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EquivarianceWarning)
+        folded = assert_equal(layer, x, form)
+    assert of_ringconv(folded) == []
+    assert sum(isinstance(m, nn.Conv2d) and m.groups == 4 for m in folded.modules()) >= 2
+    torch.testing.assert_close(folded(x[0]), folded(x)[0])
+
+
+def test_harmonics_keep_dtype_and_mode():
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        layer = GMRConv2d(4, 8, 5, harmonics=1, dtype=dtype).eval()
+        folded = fold(layer)
+        x = torch.randn(1, 4, 9, 9).to(dtype)
+        assert not any(m.training for m in folded.modules())
+        assert folded(x).dtype == dtype
+        torch.testing.assert_close(folded(x).float(), layer(x).float(), rtol=0.05, atol=0.05)

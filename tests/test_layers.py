@@ -560,7 +560,7 @@ def test_auto_takes_what_was_measured_to_be_fastest():
 
 
 def test_every_measured_layer_gets_a_method_that_was_not_slow_on_it():
-    """The rule interpolates; where it was measured it must not lose much, whatever the image's size."""
+    """The rule interpolates; where it was measured it must not lose much."""
     choice = ringconv.ops.choice
     with choice.MEASURED.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -568,7 +568,8 @@ def test_every_measured_layer_gets_a_method_that_was_not_slow_on_it():
     losses = []
     for row in rows:
         times = {method: float(row[f"{method}_ms"]) for method in ("dense", "factored", "fused")}
-        method = choice.fastest_method(choice._layer_of_row(row), row["mode"], with_fused=True)
+        layer, octave = choice.layer_of_row(row), choice.octave_of_row(row)
+        method = choice.fastest_method(layer, row["mode"], octave, with_fused=True)
         losses.append(times[method] / min(times.values()))
     assert sum(loss <= 1.15 for loss in losses) >= 0.95 * len(losses)
 
@@ -690,7 +691,9 @@ def test_gradients_after_inference_mode(method):
 def test_the_basis_is_kept_in_eval_only(monkeypatch):
     layer = GMRConv2d(4, 8, 9, padding=4)
     calls = []
-    monkeypatch.setattr(ringconv.layers, "orbit_values", lambda *a: calls.append(1) or ringconv.rings.orbit_values(*a))
+    monkeypatch.setattr(
+        ringconv._ring_kernel, "orbit_values", lambda *a: calls.append(1) or ringconv.rings.orbit_values(*a)
+    )
     x = torch.randn(1, 4, 9, 9)
     with torch.no_grad():
         layer(x), layer(x)
@@ -704,3 +707,20 @@ def test_the_basis_is_kept_in_eval_only(monkeypatch):
     layer(x).sum().backward()  # with a gradient to sigma the values are computed anew
     assert layer.log_sigma.grad is not None
     assert len(calls) == 5
+
+
+def test_the_basis_of_a_fixed_sigma_is_kept_in_training_too(monkeypatch):
+    layer = GMRConv2d(4, 8, 9, padding=4, sigma="fixed")
+    calls = []
+    monkeypatch.setattr(
+        ringconv._ring_kernel, "orbit_values", lambda *a: calls.append(1) or ringconv.rings.orbit_values(*a)
+    )
+    x = torch.randn(1, 4, 9, 9)
+    for _ in range(3):
+        layer(x).sum().backward()
+    assert len(calls) == 1
+    layer.log_sigma.add_(0.1)
+    changed = layer(x)
+    assert len(calls) == 2
+    layer.double().float()  # which fixes it anew
+    assert (layer(x) - changed).abs().max() > 1e-3

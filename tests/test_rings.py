@@ -271,3 +271,118 @@ def test_empty_rings_are_named():
 def test_bad_geometry_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         RingGeometry(**options)
+
+
+# -- orthonormal rings and the smooth edge
+
+
+@pytest.mark.parametrize("options", [{}, {"sampling": "area"}, {"sampling": "binned"}, {"edge": "smooth"}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_orthonormal_rings_span_the_same_kernels(options, dtype):
+    geometry = RingGeometry((9, 9), normalize="orthonormal", **options)
+    log_sigma = (geometry.initial_log_sigma + 0.3 * torch.randn(geometry.rings)).to(dtype)
+    basis = geometry.basis(log_sigma).flatten(1)
+    tolerance = 100 * torch.finfo(dtype).eps
+    torch.testing.assert_close(basis @ basis.T, torch.eye(5, dtype=dtype), atol=tolerance, rtol=0)
+    unit = RingGeometry((9, 9), normalize=True, **options).basis(log_sigma).flatten(1)
+    # The first ring stays, and ring i is a mixture of the rings up to it in which it counts positively.
+    torch.testing.assert_close(basis[0], unit[0], atol=tolerance, rtol=0)
+    mixture = unit @ basis.T
+    torch.testing.assert_close(mixture @ basis, unit, atol=tolerance, rtol=0)
+    assert mixture.triu(1).abs().max() < tolerance
+    assert (mixture.diagonal() > 0).all()
+
+
+def test_orthonormal_is_the_qr_decomposition():
+    geometry = RingGeometry((9, 9), normalize="orthonormal", sampling="area")
+    unit = RingGeometry((9, 9), normalize=True, sampling="area").basis().flatten(1)
+    q, r = torch.linalg.qr(unit.T)
+    expected = (q * r.diagonal().sign()).T
+    torch.testing.assert_close(geometry.basis().flatten(1), expected, rtol=0, atol=1e-12)
+
+
+def test_a_ring_that_is_a_mixture_of_others_becomes_zero():
+    geometry = RingGeometry((3, 3), rings=5, normalize="orthonormal")  # a 3x3 kernel has three orbits
+    log_sigma = torch.full((5,), geometry.initial_log_sigma, requires_grad=True)
+    basis = geometry.basis(log_sigma)
+    norms = basis.flatten(1).norm(dim=1)
+    assert ((norms - 1).abs() < 1e-5).sum() == 3
+    assert (norms == 0).sum() == 2
+    basis.sum().backward()
+    assert log_sigma.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("sampling", ["point", "area", "binned"])
+def test_orthonormal_rings_at_any_width(sampling):
+    geometry = RingGeometry((9, 9), sampling=sampling, normalize="orthonormal")
+    for log_sigma in (-110.0, -4.0, -0.7, 0.0, 0.5):
+        parameter = torch.full((5,), log_sigma, requires_grad=True)
+        basis = geometry.basis(parameter).flatten(1)
+        product = basis @ basis.T
+        torch.testing.assert_close(product, product.diagonal().round().diag(), atol=1e-4, rtol=0)
+        basis.square().sum().backward()
+        assert parameter.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{"normalize": "orthonormal"}, {"edge": "smooth"}], ids=str)
+@pytest.mark.parametrize("sampling", ["point", "area", "binned"])
+def test_the_gradient_of_sigma_with_options(options, sampling):
+    geometry = RingGeometry((5, 5), sampling=sampling, **options)
+    log_sigma = (geometry.initial_log_sigma + torch.randn(geometry.rings, dtype=torch.float64) * 0.2).requires_grad_()
+    assert torch.autograd.gradcheck(geometry.basis, log_sigma)
+    assert torch.autograd.gradgradcheck(geometry.basis, log_sigma)
+
+
+@pytest.mark.parametrize("gaussian", [True, False])
+@pytest.mark.parametrize("sampling", ["point", "binned"])
+@pytest.mark.parametrize("size", [3, 4, 5, 7, 9])
+def test_the_smooth_edge(sampling, gaussian, size):
+    hard, smooth = (
+        RingGeometry((size, size), sampling=sampling, gaussian=gaussian, edge=edge) for edge in ("hard", "smooth")
+    )
+    r = radii(smooth)
+    uncut, basis = hard.basis().numpy(), smooth.basis().numpy()
+    window = (1 + np.cos(np.pi * np.clip(r - (size - 1) / 2, 0, 1))) / 2
+    both = r < size / 2
+    np.testing.assert_allclose(basis[:, both], (uncut * window)[:, both], atol=1e-12)
+    assert (basis[:, r >= (size + 1) / 2] == 0).all()
+    # What the hard edge cuts away between k/2 and (k + 1)/2 counts in part; the last taps of the axes count in full.
+    assert (basis[-1][(r > size / 2) & (r < (size + 1) / 2)] > 0).all()
+    if size % 2:
+        np.testing.assert_allclose(basis[:, 0, size // 2], uncut[:, 0, size // 2], atol=1e-12)
+    for copy in symmetric_copies(torch.tensor(basis), 2):
+        assert torch.equal(copy, torch.tensor(basis))
+
+
+def test_hard_rings_with_a_smooth_edge_by_area():
+    """They add up to the window's mean over each pixel, since every radius belongs to one ring."""
+    basis = RingGeometry((7, 7), sampling="area", gaussian=False, edge="smooth").basis().sum(0).numpy()
+    steps = (np.arange(200) + 0.5) / 200 - 0.5
+    for i, j in ((3, 3), (3, 6), (5, 5), (6, 6)):
+        r = np.hypot((i - 3 + steps)[:, None], (j - 3 + steps)[None, :])
+        assert basis[i, j] == pytest.approx((0.5 * (1 + np.cos(np.pi * np.clip(r - 2.5, 0, 1)))).mean(), abs=1e-5)
+
+
+def test_area_sampling_with_a_smooth_edge_is_the_mean_over_each_pixel():
+    geometry = RingGeometry((7, 7), sampling="area", edge="smooth")
+    steps = (np.arange(200) + 0.5) / 200 - 0.5
+    sigma = math.exp(geometry.initial_log_sigma)
+    for i, j in ((3, 3), (3, 6), (5, 5), (6, 5), (6, 6)):
+        r = np.hypot((i - 3 + steps)[:, None], (j - 3 + steps)[None, :])
+        window = 0.5 * (1 + np.cos(np.pi * np.clip(r - 2.5, 0, 1)))
+        for ring, value in enumerate(geometry.basis()[:, i, j]):
+            expected = (np.exp(-0.5 * ((r - ring * geometry.delta) / sigma) ** 2) * window).mean()
+            assert value.item() == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"normalize": "unit"}, "normalize must be one of False, True, 'orthonormal', got 'unit'"),
+        ({"edge": "soft"}, "edge must be one of 'hard', 'smooth', got 'soft'"),
+        ({"edge": "smooth", "circular": False}, 'edge="smooth" ends the kernel at a circle: it needs circular=True'),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        RingGeometry((5, 5), **options)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._resizing import AveragePoolTo, SizeRule, SymmetricMaxPool, UpsampledConv, UpsampleTo
-from ringconv.layers import Downsample, Upsample
+from ringconv.pooling import Downsample, Upsample
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 _AVERAGE_POOLS: dict[int, Any] = {2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
@@ -30,7 +30,8 @@ def traceable(module: nn.Module, dimensions: int | None) -> nn.Module:
     if isinstance(module, Upsample) and dimensions is not None:
         return _Interpolation((module.factor,) * dimensions, (module.factor,) * dimensions)
     if isinstance(module, Downsample) and module.factor > 1:
-        return _AveragePool(SizeRule.ceil_division((module.factor,) * module.dimensions))
+        pool = _AveragePool(SizeRule.ceil_division((module.factor,) * module.dimensions))
+        return pool if module.lowpass is None else nn.Sequential(module.lowpass, pool)
     if isinstance(module, UpsampleTo):
         return _Interpolation(module.stride, module.extra)
     if isinstance(module, UpsampledConv):

@@ -71,6 +71,8 @@ def start_from(old: Conv | TransposedConv, new: nn.Module, resampling: Sequence[
         for axis, factor in enumerate(resampling, 1):
             basis = _averaged_before(basis, axis, factor) if factor > 0 else _interpolated_before(basis, axis, -factor)
         inner.weight.copy_(_least_squares(basis, kernel).reshape(inner.weight.shape))
+        if getattr(inner, "harmonic_weight", None) is not None:
+            inner.harmonic_weight.zero_()  # a trained kernel has nothing to say about these
     if inner.bias is not None and old.bias is not None:
         inner.bias.copy_(old.bias)
 

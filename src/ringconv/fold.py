@@ -15,6 +15,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from ringconv._fold_resizing import traceable
 from ringconv.layers import _GMRConvNd
+from ringconv.ops.harmonic import TINY
 
 Form = Literal["dense", "factored"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -37,6 +38,9 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     are not, nor are methods other than ``forward``.
 
     A folded convolution has no rings any more: training it further would leave the symmetry.
+
+    A layer with harmonics is no convolution. It becomes a graph of what it is made of: the convolution of its rings,
+    two depthwise convolutions (cosines and sines) whose squares are added, a square root, and a 1x1 convolution.
 
     Args:
         module: a layer or a model.
@@ -85,7 +89,8 @@ class _Folding:
 
     def _replacement(self, module: nn.Module) -> nn.Module:
         if isinstance(module, _GMRConvNd):
-            return _plain_convolution(module, self._form)
+            plain = _plain_convolution(module, self._form)
+            return plain if module.harmonic_weight is None else _with_harmonics(module, plain)
         original = module
         # The graph is taken first: while children are being replaced, the module need not work.
         if _is_ours(module):
@@ -150,12 +155,7 @@ def _plain_convolution(layer: _GMRConvNd, form: Form) -> nn.Module:
     if type(layer).forward is not _GMRConvNd.forward:
         raise ValueError(f"{type(layer).__name__} has a forward of its own, which fold does not know how to replace")
     in_channels, out_channels, groups = layer.in_channels, layer.out_channels, layer.groups
-    spatial: dict[str, Any] = {
-        "stride": layer.stride,
-        "padding": layer.padding,
-        "dilation": layer.dilation,
-        "padding_mode": layer.padding_mode,
-    }
+    spatial = _spatial(layer)
     single_tap = all(side == 1 for side in layer.kernel_size)
     if form == "dense" or single_tap:
         return _convolution(layer, layer.kernel(), layer.bias, in_channels, groups, spatial)
@@ -171,6 +171,57 @@ def _plain_convolution(layer: _GMRConvNd, form: Form) -> nn.Module:
         _convolution(layer, passes, None, in_channels, in_channels, spatial),
         _convolution(layer, mixing, layer.bias, in_channels * layer.rings, groups, {}),
     ).train(layer.training)
+
+
+class _Harmonics(nn.Module):
+    """Only traced, never returned: what a layer with harmonics computes."""
+
+    def __init__(self, half: bool, rings: nn.Module, cosines: nn.Module, sines: nn.Module, mixing: nn.Module) -> None:
+        super().__init__()
+        self.half_precision = half
+        self.rings = rings
+        self.cosines = cosines
+        self.sines = sines
+        self.mixing = mixing
+
+    def forward(self, input: Tensor) -> Tensor:
+        cosines, sines = self.cosines(input), self.sines(input)
+        dtype = cosines.dtype
+        if self.half_precision:  # as in the layer: its squares would leave the range
+            cosines, sines = cosines.float(), sines.float()
+        lengths = (cosines.square() + sines.square() + TINY).sqrt()
+        if self.half_precision:
+            lengths = lengths.to(dtype)
+        mixed: Tensor = self.rings(input) + self.mixing(lengths)
+        return mixed
+
+
+def _with_harmonics(layer: _GMRConvNd, rings: nn.Module) -> nn.Module:
+    assert layer.harmonic_weight is not None
+    channels, spatial = layer.in_channels, _spatial(layer)
+    # (pairs, 2, *kernel): pair q of channel c is channel c Q + q.
+    pairs = layer.harmonic_basis().flatten(0, 1).unbind(1)
+    cosines, sines = (
+        _convolution(layer, part.unsqueeze(1).repeat(channels, 1, 1, 1), None, channels, channels, spatial)
+        for part in pairs
+    )
+    weight = layer.harmonic_weight
+    mixing = weight.reshape(layer.out_channels, -1, 1, 1)
+    mixed = _convolution(layer, mixing, None, channels * weight.shape[2], layer.groups, {})
+    module = _Harmonics(weight.dtype in (torch.float16, torch.bfloat16), rings, cosines, sines, mixed)
+    graph = _graph(module)
+    assert graph is not None
+    plain = fx.GraphModule(module, graph, type(layer).__name__)
+    return plain.train(layer.training)
+
+
+def _spatial(layer: _GMRConvNd) -> dict[str, Any]:
+    return {
+        "stride": layer.stride,
+        "padding": layer.padding,
+        "dilation": layer.dilation,
+        "padding_mode": layer.padding_mode,
+    }
 
 
 def _convolution(

@@ -7,7 +7,6 @@ per orbit and copied to its taps, so the symmetry holds to the last bit.
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -19,10 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ringconv._areas import areas_within
+from ringconv._ring_samples import bin_of_radius, hard_edges, orbits_of, release_edges, samples_of
 
 Sampling = Literal["point", "area", "binned"]
 SAMPLINGS: tuple[Sampling, ...] = ("point", "area", "binned")
+Normalize = bool | Literal["orthonormal"]
+NORMALIZATIONS: tuple[Normalize, ...] = (False, True, "orthonormal")
+Edge = Literal["hard", "smooth"]
+EDGES: tuple[Edge, ...] = ("hard", "smooth")
 
 FWHM = 2.355
 """Full width at half maximum of a Gaussian, in units of its sigma, as the paper rounds it."""
@@ -32,9 +35,8 @@ SIGMA_MIN = 1e-2
 _RELEASE_SQRT_2PI = 2.5066
 """sqrt(2 pi), as the authors' package rounds it; ``sampling="binned"`` reproduces that."""
 
-_RADIAL_STEP = 1 / 128
-"""Bin width, in pixels, of the radial quadrature behind ``sampling="area"``: below SIGMA_MIN, so that the midpoint
-rule resolves the narrowest ring."""
+_SMALLEST_PART = 1e-3
+"""Of a unit ring that is not a mixture of those before it: what is smaller counts as rounding, and the ring as zero."""
 
 
 class RingTables(NamedTuple):
@@ -69,9 +71,14 @@ class RingGeometry:
         sampling: ``"point"``: the ring function at the tap's centre, as in the paper. ``"area"``: its mean over
             the tap's pixel, circle included. ``"binned"``: as the authors' package 1.0.3 does it, a normalised
             Gaussian over ring indices.
-        normalize: every ring scaled to unit L2 norm.
+        normalize: True: every ring scaled to unit L2 norm. ``"orthonormal"``: also, from the centre outwards, what a
+            ring has in common with those before it is taken away; a ring that has nothing else becomes zero.
         spacing: size of a voxel along each axis; the radius is then measured in units of the smallest one, and
             so are ``k`` and sigma. Only the ratios matter.
+        edge: how a circular kernel ends. ``"hard"``: at r = k/2, as in the paper. ``"smooth"``: the rings are
+            multiplied by (1 + cos(pi t)) / 2 with t = r - e cut to [0, 1]: down over one pixel. For ``"area"``
+            e = k/2 - 1, so that it ends where the pixels do; else e = (k - 1)/2, so that it is 1 at the last tap of an
+            axis and 0 where the next one would be.
     """
 
     kernel_size: tuple[int, ...]
@@ -79,16 +86,22 @@ class RingGeometry:
     circular: bool = True
     gaussian: bool = True
     sampling: Sampling = "point"
-    normalize: bool = False
+    normalize: Normalize = False
     spacing: tuple[float, ...] | None = None
+    edge: Edge = "hard"
 
     def __post_init__(self) -> None:
         # A list would do but for being looked up in caches.
         object.__setattr__(self, "kernel_size", tuple(self.kernel_size))
         if not 1 <= len(self.kernel_size) <= 3 or any(size < 1 for size in self.kernel_size):
             raise ValueError(f"kernel_size must be 1 to 3 sizes of at least 1, got {self.kernel_size}")
-        if self.sampling not in SAMPLINGS:
-            raise ValueError(f"sampling must be one of {', '.join(map(repr, SAMPLINGS))}, got {self.sampling!r}")
+        for name, value, choices in (
+            ("sampling", self.sampling, SAMPLINGS),
+            ("normalize", self.normalize, NORMALIZATIONS),
+            ("edge", self.edge, EDGES),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
         if self.spacing is not None:
             if len(self.spacing) != len(self.kernel_size):
                 raise ValueError(f"spacing needs one value per axis ({len(self.kernel_size)}), got {self.spacing}")
@@ -101,6 +114,9 @@ class RingGeometry:
             object.__setattr__(self, "gaussian", False)
             object.__setattr__(self, "sampling", "point")
             object.__setattr__(self, "circular", True)
+            object.__setattr__(self, "edge", "hard")
+        if self.edge == "smooth" and not self.circular:
+            raise ValueError('edge="smooth" ends the kernel at a circle: it needs circular=True')
         if self.rings == 0:
             object.__setattr__(self, "rings", max(self.kernel_size) // 2 + (1 if self.circular else 2))
 
@@ -137,8 +153,8 @@ class RingGeometry:
 
     def tables(self, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None) -> RingTables:
         """The geometry's constants, as new tensors."""
-        orbits = _orbits(self)
-        distance, mixing = _samples(self)
+        orbits = orbits_of(self)
+        distance, mixing = samples_of(self)
 
         def floating(array: NDArray[np.float64] | None) -> Tensor | None:
             return None if array is None else torch.tensor(array, dtype=dtype, device=device)
@@ -160,14 +176,14 @@ class RingGeometry:
 
     def empty_rings(self) -> list[int]:
         """Rings (counted from 0) that no tap is nearest to, when there are more rings than radii to tell them apart."""
-        radii = _orbits(self).radii
+        radii = orbits_of(self).radii
         if self.sampling == "binned":
-            members = _bin_of_radius(radii, _release_edges(self))
+            members = bin_of_radius(radii, release_edges(self))
         elif not self.gaussian and self.sampling == "area":
             # A ring is never without pixels here, but rings beyond the number of orbits are mixtures of the others.
-            members = np.arange(self.rings) if self.rings <= len(radii) else _bin_of_radius(radii, _hard_edges(self))
+            members = np.arange(self.rings) if self.rings <= len(radii) else bin_of_radius(radii, hard_edges(self))
         elif not self.gaussian:
-            members = _bin_of_radius(radii, _hard_edges(self))
+            members = bin_of_radius(radii, hard_edges(self))
         elif self.rings > len(np.unique(np.round(radii, 9))):
             members = np.floor(radii / self.delta + 0.5)
         else:
@@ -200,23 +216,51 @@ def orbit_values(geometry: RingGeometry, tables: RingTables, log_sigma: Tensor |
         values = tables.mixing
     else:
         assert log_sigma is not None
-        sigma = clipped_sigma(log_sigma, geometry.sigma_range).unsqueeze(-1)
-        exponent = -0.5 * (tables.distance / sigma).square()
-        if geometry.normalize:
-            # The scale cancels below; without this a narrow ring between two radii would vanish.
-            exponent = exponent - exponent.detach().amax(-1, keepdim=True)
-        values = exponent.exp()
+        sigma = clipped_sigma(log_sigma, geometry.sigma_range)
+        # The scale cancels if the rings are normalised; they would vanish if narrow and between two radii.
+        values = gaussians(tables.distance, sigma, from_peak=bool(geometry.normalize))
         if geometry.sampling == "binned":
-            values = values / (sigma * _RELEASE_SQRT_2PI)
+            values = values / (sigma.unsqueeze(-1) * _RELEASE_SQRT_2PI)
         if tables.mixing is not None:
             values = values @ tables.mixing
     if geometry.normalize:
-        # The largest value first: the square of a faint ring, and the cube in its gradient, would leave the range.
-        largest = values.detach().abs().amax(-1, keepdim=True)
-        values = values / torch.where(largest > 0, largest, 1.0)
-        squares = (values.square() * tables.taps_per_orbit).sum(-1, keepdim=True)
-        values = values * torch.where(squares > 0, squares, 1.0).rsqrt()
+        values = _scaled_to_unit_norm(values, tables.taps_per_orbit)
+    if geometry.normalize == "orthonormal":
+        values = _orthonormal(values, tables.taps_per_orbit)
     return values
+
+
+def gaussians(distance: Tensor, sigma: Tensor, *, from_peak: bool) -> Tensor:
+    """exp(-distance^2 / 2 sigma^2), (..., n, R); ``from_peak``: each divided by its largest value over R."""
+    exponent = -0.5 * (distance / sigma.unsqueeze(-1)).square()
+    if from_peak:
+        exponent = exponent - exponent.detach().amax(-1, keepdim=True)
+    return exponent.exp()
+
+
+def _scaled_to_unit_norm(values: Tensor, taps_per_orbit: Tensor) -> Tensor:
+    # The largest value first: the square of a faint ring, and the cube in its gradient, would leave the range.
+    largest = values.detach().abs().amax(-1, keepdim=True)
+    values = values / torch.where(largest > 0, largest, 1.0)
+    squares = (values.square() * taps_per_orbit).sum(-1, keepdim=True)
+    return values * torch.where(squares > 0, squares, 1.0).rsqrt()
+
+
+def _orthonormal(values: Tensor, taps_per_orbit: Tensor) -> Tensor:
+    """Gram and Schmidt's procedure from the first ring on, for rings (..., n, orbits) of unit norm.
+
+    Every step is taken twice, since what is left of two rings that are almost alike is mostly rounding.
+    """
+    done: list[Tensor] = []
+    for ring in values.unbind(-2):
+        rest = ring
+        for _ in range(2):
+            for other in done:
+                rest = rest - (rest * other * taps_per_orbit).sum(-1, keepdim=True) * other
+        squares = (rest.square() * taps_per_orbit).sum(-1, keepdim=True)
+        is_new = squares > _SMALLEST_PART**2
+        done.append(torch.where(is_new, rest * torch.where(is_new, squares, 1.0).rsqrt(), 0.0))
+    return torch.stack(done, -2)
 
 
 def taps_of_orbits(geometry: RingGeometry, tables: RingTables, values: Tensor) -> Tensor:
@@ -233,98 +277,6 @@ def clipped_sigma(log_sigma: Tensor, bounds: tuple[float, float]) -> Tensor:
     """
     clipped = log_sigma.detach().clamp(math.log(bounds[0]), math.log(bounds[1]))
     return (clipped + (log_sigma - log_sigma.detach())).exp()
-
-
-class _Orbits(NamedTuple):
-    """The orbits that can be non-zero."""
-
-    of_tap: NDArray[np.int64]
-    """(taps,): orbit of every tap, in C order; ``len(radii)`` for a tap that is always zero."""
-    offsets: NDArray[np.float64]
-    """(orbits, D): the representative tap, in pixels from the centre."""
-    radii: NDArray[np.float64]
-    """(orbits,)"""
-
-
-@functools.lru_cache(maxsize=256)
-def _orbits(geometry: RingGeometry) -> _Orbits:
-    sizes = np.asarray(geometry.kernel_size)
-    pixel = np.asarray(geometry.pixel)
-    # Twice the offset from the centre is an integer for odd and even sides, so that orbits are found exactly.
-    doubled = np.stack(np.meshgrid(*[2 * np.arange(k) - (k - 1) for k in sizes], indexing="ij"), -1)
-    canonical = np.abs(doubled.reshape(-1, len(sizes)))
-    kinds = list(zip(geometry.kernel_size, geometry.pixel, strict=True))
-    for kind in set(kinds):
-        axes = [axis for axis, other in enumerate(kinds) if other == kind]
-        canonical[:, axes] = np.sort(canonical[:, axes], axis=1)
-    representatives, of_tap = np.unique(canonical, axis=0, return_inverse=True)
-    offsets = representatives * 0.5 * pixel
-    # A pixel counts for "area" if any of it lies within the circle, else if its centre does.
-    nearest = np.maximum(offsets - 0.5 * pixel, 0.0) if geometry.sampling == "area" else offsets
-    live = np.full(len(offsets), True)
-    if geometry.circular:
-        outer = _release_edges(geometry)[-1] if geometry.sampling == "binned" else geometry.extent / 2
-        live = np.sqrt((nearest**2).sum(1)) < outer
-    new_index = np.where(live, np.cumsum(live) - 1, live.sum())
-    return _Orbits(new_index[of_tap.reshape(-1)], offsets[live], np.sqrt((offsets[live] ** 2).sum(1)))
-
-
-@functools.lru_cache(maxsize=256)
-def _samples(geometry: RingGeometry) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """``distance`` and ``mixing`` of :class:`RingTables`, in float64."""
-    radii = _orbits(geometry).radii
-    mu = np.arange(geometry.rings) * geometry.delta
-    if geometry.sampling == "binned":
-        index = np.arange(geometry.rings, dtype=np.float64)
-        between = index[None, :] - index[:, None]
-        return between if geometry.gaussian else None, _membership(radii, _release_edges(geometry))
-    if geometry.sampling == "area":
-        radius, share = _radial_shares(geometry)
-        return radius[None, :] - mu[:, None] if geometry.gaussian else None, share
-    if geometry.gaussian:
-        return radii[None, :] - mu[:, None], None
-    return None, _membership(radii, _hard_edges(geometry))
-
-
-def _radial_shares(geometry: RingGeometry) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sample radii (R,), and the share of each orbit's pixel that lies around them (R, orbits).
-
-    The radius is cut into narrow bins, each sampled at its middle; for hard rings, each ring is a bin.
-    """
-    orbits = _orbits(geometry)
-    pixel = np.asarray(geometry.pixel)
-    reach = np.sqrt(((orbits.offsets + 0.5 * pixel) ** 2).sum(1)).max()
-    outer = geometry.extent / 2 if geometry.circular else reach
-    narrow = np.linspace(0.0, outer, math.ceil(outer / _RADIAL_STEP) + 1)
-    edges = narrow if geometry.gaussian else _hard_edges(geometry)
-    share = np.diff(areas_within(np.minimum(edges, reach), orbits.offsets, pixel), axis=0)
-    return (edges[1:] + edges[:-1]) / 2, share
-
-
-def _hard_edges(geometry: RingGeometry) -> NDArray[np.float64]:
-    edges = np.linspace(0.0, geometry.extent / 2, geometry.rings + 1)
-    if not geometry.circular:
-        edges[-1] = math.inf
-    return edges
-
-
-def _release_edges(geometry: RingGeometry) -> NDArray[np.float64]:
-    """Bins of the authors' package: up to floor(k/2) + 1/2, or, not circular, a last ring for the corner alone."""
-    if geometry.circular:
-        return np.linspace(0.0, math.floor(geometry.extent / 2) + 0.5, geometry.rings + 1)
-    corner = 0.5 * math.hypot(*[(k - 1) * step for k, step in zip(geometry.kernel_size, geometry.pixel, strict=True)])
-    return np.append(np.linspace(0.0, corner, geometry.rings), math.inf)
-
-
-def _bin_of_radius(radii: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Index of the half-open bin [edge, next edge) of each radius."""
-    return np.searchsorted(edges, radii, side="right") - 1
-
-
-def _membership(radii: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(bins, orbits): 1 where the orbit's radius falls into the bin, else 0."""
-    member: NDArray[np.bool_] = _bin_of_radius(radii, edges) == np.arange(len(edges) - 1)[:, None]
-    return member.astype(np.float64)
 
 
 def as_tuple(value: int | Sequence[int], dimensions: int, name: str) -> tuple[int, ...]:

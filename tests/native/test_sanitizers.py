@@ -18,7 +18,7 @@ import ringconv
 from ringconv.ops.native import LIBRARY_VARIABLE
 
 SOURCE = Path(ringconv.__file__).parent / "ops" / "native" / "ring_conv.c"
-TESTS = Path(__file__).parent.parent / "ops" / "test_fused.py"
+TESTS = [Path(__file__).parent.parent / "ops" / name for name in ("test_fused.py", "test_fused_harmonic.py")]
 
 # What traces or compiles calls the kernel no differently, and is slow under the sanitizer.
 SELECTION = "not compile and not export and not opcheck"
@@ -45,7 +45,7 @@ def test_clean_under_sanitizers(tmp_path: Path) -> None:
         # Python frees little at exit.
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SELECTION, str(TESTS)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", SELECTION, *map(str, TESTS)]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     assert " passed" in result.stdout

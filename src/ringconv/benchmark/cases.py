@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ringconv.ops import LayerShape
+from ringconv.ops import MODES, LayerShape, Mode
 
-Mode = Literal["inference", "training"]
-MODES: tuple[Mode, ...] = ("inference", "training")
-"""inference: without gradients, in eval. training: forward, and the gradients of the input and all parameters."""
+__all__ = ["MODES", "Case", "Mode", "times"]
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from typing import Any, Protocol, TypeVar
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
+from ringconv._checks import check_choice
 from ringconv.convert import convert
+from ringconv.harmonics import HarmonicRings
 from ringconv.layers import (
-    Downsample,
     EquivarianceWarning,
     GMRConv1d,
     GMRConv2d,
@@ -27,7 +28,9 @@ from ringconv.layers import (
     SigmaMode,
 )
 from ringconv.ops import Method
-from ringconv.rings import Sampling, as_tuple
+from ringconv.pooling import DOWNSAMPLINGS, POOLINGS, Downsample, Downsampling, GlobalDisc, Pooling
+from ringconv.presets import NETWORK_PRESETS, Preset, of_preset
+from ringconv.rings import Edge, Normalize, Sampling, as_tuple
 
 Value = TypeVar("Value")
 Size = int | Sequence[int]
@@ -59,10 +62,21 @@ class RingOptions(TypedDict, total=False):
     sigma: SigmaMode | None
     circular: bool
     sampling: Sampling
-    normalize: bool
+    normalize: Normalize
     init: Init
     spacing: Sequence[float] | None
     method: Method
+    edge: Edge
+    harmonics: int
+    harmonic_rings: HarmonicRings
+    preset: Preset | None
+
+
+class PoolingOptions(TypedDict, total=False):
+    """How a network of ring layers makes its maps smaller."""
+
+    downsampling: Downsampling
+    pooling: Pooling
 
 
 class Layers(Protocol):
@@ -129,10 +143,13 @@ class PlainLayers:
     """Of each stage's spatial convolutions."""
     stem_kernel_size: Size = 5
     dimensions: int = 2
+    head_pooling: Pooling = "average"
+    """Over the map, or over the disc in it."""
 
     def __post_init__(self) -> None:
         if self.dimensions not in _CONVS:
             raise ValueError(f"dimensions must be 1, 2 or 3, got {self.dimensions!r}")
+        check_choice("pooling", self.head_pooling, POOLINGS)
         for size in self.kernel_size:
             check_odd("kernel_size", as_tuple(size, self.dimensions, "kernel_size"))
         check_odd("stem_kernel_size", as_tuple(self.stem_kernel_size, self.dimensions, "stem_kernel_size"))
@@ -165,7 +182,7 @@ class PlainLayers:
         return Downsample(2, self.dimensions)
 
     def global_pool(self, channels: int) -> nn.Module:
-        return GlobalAverage()
+        return GlobalAverage() if self.head_pooling == "average" else GlobalDisc(self.dimensions)
 
     def map_channels(self, channels: int) -> int:
         return channels
@@ -184,9 +201,12 @@ class RingLayers(PlainLayers):
     rings: Sequence[int | None] = ()
     """Of each stage; None: the layer's default. Empty: that of all stages. The stem has the default."""
     options: RingOptions = field(default_factory=RingOptions)
+    downsampling: Downsampling = "average"
+    """What takes the place of a stride, and the pooling after the stem."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice("downsampling", self.downsampling, DOWNSAMPLINGS)
         if self.rings and len(self.rings) != len(self.kernel_size):
             raise ValueError(f"rings must be one number per stage ({len(self.kernel_size)}), got {self.rings!r}")
         stem = as_tuple(self.stem_kernel_size, self.dimensions, "stem_kernel_size")
@@ -224,10 +244,14 @@ class RingLayers(PlainLayers):
                 in_channels, out_channels, sizes, padding=padding, dilation=dilation, groups=groups, bias=False,
                 rings=rings, **self.options,
             )  # fmt: skip
-        return after_downsampling(conv, stride, self.dimensions)
+        return after_downsampling(conv, stride, self.dimensions, self.downsampling)
 
     def pointwise(self, in_channels: int, out_channels: int, stride: int = 1) -> nn.Module:
-        return after_downsampling(plain_conv(self.dimensions, in_channels, out_channels, 1), stride, self.dimensions)
+        conv = plain_conv(self.dimensions, in_channels, out_channels, 1)
+        return after_downsampling(conv, stride, self.dimensions, self.downsampling)
+
+    def stem_pool(self, channels: int) -> nn.Module:
+        return Downsample(2, self.dimensions, self.downsampling)
 
 
 def plain_conv(
@@ -258,11 +282,13 @@ def plain_conv(
     return conv
 
 
-def after_downsampling(conv: nn.Module, stride: int, dimensions: int) -> nn.Module:
+def after_downsampling(
+    conv: nn.Module, stride: int, dimensions: int, downsampling: Downsampling = "average"
+) -> nn.Module:
     """The equivariant replacement of a stride."""
     if stride == 1:
         return conv
-    return nn.Sequential(OrderedDict(down=Downsample(stride, dimensions), conv=conv))
+    return nn.Sequential(OrderedDict(down=Downsample(stride, dimensions, downsampling), conv=conv))
 
 
 def check_odd(name: str, sizes: Sequence[int]) -> None:
@@ -290,6 +316,16 @@ def split_ring_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], Ring
     ring = {name: value for name, value in options.items() if name in RingOptions.__annotations__}
     network = {name: value for name, value in options.items() if name not in ring}
     return network, RingOptions(**ring)  # type: ignore[typeddict-item]
+
+
+def split_layer_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a residual network's skeleton, and the fields of :class:`RingLayers` that come from the others."""
+    network, ring = split_ring_options(options)
+    given = {name: network.pop(name) for name in PoolingOptions.__annotations__ if name in network}
+    chosen = {**of_preset(NETWORK_PRESETS, ring.get("preset")), **given}
+    if "pooling" in chosen:
+        chosen["head_pooling"] = chosen.pop("pooling")
+    return network, {"options": ring, **chosen}
 
 
 def with_rings(

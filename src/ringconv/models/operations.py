@@ -49,4 +49,10 @@ def _ring_operations(layer: Any, output: Tensor) -> int:
     orbits, taps = len(taps_per_orbit), int(taps_per_orbit.sum())
     ring_pass = layer.in_channels * (taps - orbits + 2 * layer.rings * orbits)
     mixing = 2 * layer.rings * layer.in_channels // layer.groups * layer.out_channels
-    return int(pixels * (ring_pass + mixing))
+    if layer.harmonic_weight is None:
+        return int(pixels * (ring_pass + mixing))
+    lengths = layer.harmonic_weight.shape[2]
+    # A tap and its opposite are added or subtracted, then multiplied for two kernels; two squares, their sum, the root.
+    of_pairs = layer.in_channels * lengths * (5 * taps // 2 + 4)
+    mixing += 2 * lengths * layer.in_channels // layer.groups * layer.out_channels
+    return int(pixels * (ring_pass + of_pairs + mixing))

@@ -18,14 +18,16 @@ from ringconv.models.factories import (
     BackboneOptions,
     Layers,
     PlainLayers,
+    PoolingOptions,
     RingLayers,
     RingOptions,
     check_positive,
     per_stage,
-    split_ring_options,
+    split_layer_options,
 )
 from ringconv.models.features import FeatureInfo, StageInfo
 from ringconv.models.registry import register_model
+from ringconv.pooling import Pooling
 
 
 class BasicBlock(nn.Module):
@@ -131,8 +133,8 @@ class SkeletonOptions(BackboneOptions, total=False):
     replace_stride_with_dilation: Sequence[bool] | None
 
 
-class RingResNetOptions(SkeletonOptions, RingOptions, total=False):
-    """Options of the skeleton and of the ring layers."""
+class RingResNetOptions(SkeletonOptions, RingOptions, PoolingOptions, total=False):
+    """Options of the skeleton, of the ring layers and of what makes the maps smaller."""
 
 
 class ResNet(nn.Module):
@@ -260,6 +262,7 @@ def resnet(
     kernel_size: int | Sequence[int] = 3,
     stem_kernel_size: int = 5,
     dimensions: int = 2,
+    pooling: Pooling = "average",
     **skeleton: Unpack[SkeletonOptions],
 ) -> ResNet:
     """The plain network, with the stem of the ring one.
@@ -267,9 +270,10 @@ def resnet(
     Args:
         kernel_size: of the spatial convolutions, one or one per stage.
         dimensions: 1, 2 for images, or 3 for volumes.
+        pooling: before the head, over the map ("average") or the disc in it ("disc").
         skeleton: the other options are those of :class:`ResNet`.
     """
-    layers = PlainLayers(per_stage("kernel_size", kernel_size, 4), stem_kernel_size, dimensions)
+    layers = PlainLayers(per_stage("kernel_size", kernel_size, 4), stem_kernel_size, dimensions, pooling)
     return resnet_of_depth(depth, layers, **skeleton)
 
 
@@ -288,15 +292,17 @@ def gmr_resnet(
         kernel_size: of the ring convolutions, one or one per stage.
         rings: one number or one per stage; None for the default of the kernel size.
         dimensions: 1, 2 for images, or 3 for volumes.
-        options: those of :class:`ResNet`, and the keyword options of :class:`GMRConv2d`.
+        options: those of :class:`ResNet`, and the keyword options of :class:`GMRConv2d`. ``downsampling``: in the place
+            of a stride and after the stem, "average" or "lowpass" (:class:`ringconv.Downsample`). ``pooling``: before
+            the head, over the map ("average") or the disc in it ("disc").
     """
-    skeleton, ring = split_ring_options(options)
+    skeleton, of_layers = split_layer_options(options)
     layers = RingLayers(
         per_stage("kernel_size", kernel_size, 4),
         stem_kernel_size,
         dimensions,
         rings=per_stage("rings", rings, 4),
-        options=ring,
+        **of_layers,
     )
     return resnet_of_depth(depth, layers, **skeleton)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ringconv.models.factories import (
+    GlobalAverage,
     Layers,
     PlainLayers,
     RingLayers,
@@ -24,7 +25,7 @@ from ringconv.models.factories import (
     check_odd,
     per_stage,
     plain_conv,
-    split_ring_options,
+    split_layer_options,
 )
 from ringconv.models.registry import register_model
 from ringconv.models.resnet import (
@@ -34,6 +35,7 @@ from ringconv.models.resnet import (
     SkeletonOptions,
     resnet_of_depth,
 )
+from ringconv.pooling import Downsampling, GlobalDisc, LowPass, Pooling
 
 _SYMMETRIC = "rotations and reflections"
 
@@ -54,10 +56,14 @@ def r3d_9_of(layers: Layers, **skeleton: Unpack[SkeletonOptions]) -> ResNet:
     paper_parameters=2_022_466,
 )
 def r3d_9(
-    *, kernel_size: int | Sequence[int] = 3, stem_kernel_size: Size = 3, **skeleton: Unpack[SkeletonOptions]
+    *,
+    kernel_size: int | Sequence[int] = 3,
+    stem_kernel_size: Size = 3,
+    pooling: Pooling = "average",
+    **skeleton: Unpack[SkeletonOptions],
 ) -> ResNet:
     """The plain network of volumes, with the stem of the ring one; the paper's has a stem of (3, 7, 7)."""
-    return r3d_9_of(PlainLayers(per_stage("kernel_size", kernel_size, 4), stem_kernel_size, 3), **skeleton)
+    return r3d_9_of(PlainLayers(per_stage("kernel_size", kernel_size, 4), stem_kernel_size, 3, pooling), **skeleton)
 
 
 @register_model("gmr_r3d_9", "r3d", dimensions=(3,), symmetry=_SYMMETRIC, parameters=175_804, paper="0.17M")
@@ -69,13 +75,13 @@ def gmr_r3d_9(
     **options: Unpack[RingResNetOptions],
 ) -> ResNet:
     """The ring network of volumes. Its stem is a cube: a flat one, such as (3, 7, 7), would favour an axis."""
-    skeleton, ring = split_ring_options(options)
+    skeleton, of_layers = split_layer_options(options)
     layers = RingLayers(
         per_stage("kernel_size", kernel_size, 4),
         stem_kernel_size,
         3,
         rings=per_stage("rings", rings, 4),
-        options=ring,
+        **of_layers,
     )
     return r3d_9_of(layers, **skeleton)
 
@@ -83,7 +89,12 @@ def gmr_r3d_9(
 class _DownsampleFrames(nn.Module):
     """Halves the axes H and W of (B, C, T, H, W) as :class:`ringconv.Downsample` does."""
 
+    def __init__(self, mode: Downsampling = "average") -> None:
+        super().__init__()
+        self.lowpass = LowPass((1, 2, 2)) if mode == "lowpass" else nn.Identity()
+
     def forward(self, x: Tensor) -> Tensor:
+        x = self.lowpass(x)
         frames, height, width = x.shape[2:]
         return F.adaptive_avg_pool3d(x, (frames, -(-height // 2), -(-width // 2)))
 
@@ -111,6 +122,9 @@ class PlainVideoLayers(PlainLayers):
     def stem_pool(self, channels: int) -> nn.Module:
         return _DownsampleFrames()
 
+    def global_pool(self, channels: int) -> nn.Module:
+        return _pool_frames(self.head_pooling)
+
 
 @dataclass(frozen=True)
 class RingVideoLayers(RingLayers):
@@ -130,10 +144,17 @@ class RingVideoLayers(RingLayers):
         middle = _middle_channels(in_channels, out_channels, groups)
         space = super().ring_conv(in_channels, middle, _in_frame(kernel_size), rings, 1, dilation, groups)
         time = plain_conv(3, middle, out_channels, (self.time_kernel_size, 1, 1))
-        return after_downsampling(_space_then_time(self, space, middle, time), stride, 3)
+        return after_downsampling(_space_then_time(self, space, middle, time), stride, 3, self.downsampling)
 
     def stem_pool(self, channels: int) -> nn.Module:
-        return _DownsampleFrames()
+        return _DownsampleFrames(self.downsampling)
+
+    def global_pool(self, channels: int) -> nn.Module:
+        return _pool_frames(self.head_pooling)
+
+
+def _pool_frames(pooling: Pooling) -> nn.Module:
+    return GlobalAverage() if pooling == "average" else GlobalDisc(2)
 
 
 def _middle_channels(in_channels: int, out_channels: int, groups: int) -> int:
@@ -159,11 +180,15 @@ def r2plus1d(
     kernel_size: int | Sequence[int] = 3,
     stem_kernel_size: int = 5,
     time_kernel_size: int = 3,
+    pooling: Pooling = "average",
     **skeleton: Unpack[SkeletonOptions],
 ) -> ResNet:
     """R(2+1)D-18 of plain convolutions, with the stem of the ring network."""
     layers = PlainVideoLayers(
-        per_stage("kernel_size", kernel_size, 4), stem_kernel_size, time_kernel_size=time_kernel_size
+        per_stage("kernel_size", kernel_size, 4),
+        stem_kernel_size,
+        head_pooling=pooling,
+        time_kernel_size=time_kernel_size,
     )
     return resnet_of_depth(18, layers, **skeleton)
 
@@ -190,12 +215,12 @@ def gmr_r2plus1d(
     Args:
         time_kernel_size: 1 for 1x1x1 convolutions instead, which leave all mixing in time to the pooling.
     """
-    skeleton, ring = split_ring_options(options)
+    skeleton, of_layers = split_layer_options(options)
     layers = RingVideoLayers(
         per_stage("kernel_size", kernel_size, 4),
         stem_kernel_size,
         rings=per_stage("rings", rings, 4),
-        options=ring,
+        **of_layers,
         time_kernel_size=time_kernel_size,
     )
     return resnet_of_depth(18, layers, **skeleton)

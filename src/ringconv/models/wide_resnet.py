@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from ringconv.models.factories import Layers, PlainLayers, RingLayers, per_stage, split_ring_options
+from ringconv.models.factories import Layers, PlainLayers, RingLayers, per_stage, split_layer_options
 from ringconv.models.registry import register_model
 from ringconv.models.resnet import (
     PreactivationBlock,
@@ -15,6 +15,7 @@ from ringconv.models.resnet import (
     RingResNetOptions,
     SkeletonOptions,
 )
+from ringconv.pooling import Pooling
 
 _STAGES = 3
 _WIDER = 8
@@ -34,10 +35,15 @@ def wide_resnet_of(layers: Layers, **skeleton: Unpack[SkeletonOptions]) -> ResNe
     note="not in the paper; with stem_kernel_size=3 it is the 10,961,370 of the original",
 )
 def wide_resnet16_8(
-    *, kernel_size: int | Sequence[int] = 3, stem_kernel_size: int = 5, **skeleton: Unpack[SkeletonOptions]
+    *,
+    kernel_size: int | Sequence[int] = 3,
+    stem_kernel_size: int = 5,
+    pooling: Pooling = "average",
+    **skeleton: Unpack[SkeletonOptions],
 ) -> ResNet:
     """The plain network, with the stem of the ring one; by default without stem pooling and of width 16."""
-    return wide_resnet_of(PlainLayers(per_stage("kernel_size", kernel_size, _STAGES), stem_kernel_size), **skeleton)
+    layers = PlainLayers(per_stage("kernel_size", kernel_size, _STAGES), stem_kernel_size, head_pooling=pooling)
+    return wide_resnet_of(layers, **skeleton)
 
 
 @register_model(
@@ -55,11 +61,11 @@ def gmr_wide_resnet16_8(
     **options: Unpack[RingResNetOptions],
 ) -> ResNet:
     """The ring network; options as in :func:`ringconv.models.gmr_resnet`, for three stages."""
-    skeleton, ring = split_ring_options(options)
+    skeleton, of_layers = split_layer_options(options)
     layers = RingLayers(
         per_stage("kernel_size", kernel_size, _STAGES),
         stem_kernel_size,
         rings=per_stage("rings", rings, _STAGES),
-        options=ring,
+        **of_layers,
     )
     return wide_resnet_of(layers, **skeleton)

@@ -6,36 +6,48 @@ never stores the ring responses: compiled C on the CPU, Triton on a GPU. They ar
 
 from ringconv.ops.choice import (
     METHODS,
+    MODES,
     Computable,
     LayerShape,
     Method,
+    Mode,
     fastest_method,
     fused_covers,
+    fused_covers_harmonics,
     fused_is_there,
     method_on_gpu,
     mixes_first,
+    octave_of,
 )
 from ringconv.ops.dense import dense_conv
 from ringconv.ops.factored import factored_conv
 from ringconv.ops.fused import fused_conv
+from ringconv.ops.fused_harmonic import fused_harmonic_conv
 from ringconv.ops.gpu.operators import covers as gpu_covers
+from ringconv.ops.harmonic import harmonic_conv
 from ringconv.ops.options import PADDING_MODES, ConvOptions, PaddingMode
 
 __all__ = [
     "METHODS",
+    "MODES",
     "PADDING_MODES",
     "Computable",
     "ConvOptions",
     "LayerShape",
     "Method",
+    "Mode",
     "PaddingMode",
     "dense_conv",
     "factored_conv",
     "fastest_method",
     "fused_conv",
     "fused_covers",
+    "fused_covers_harmonics",
+    "fused_harmonic_conv",
     "fused_is_there",
     "gpu_covers",
+    "harmonic_conv",
     "method_on_gpu",
     "mixes_first",
+    "octave_of",
 ]

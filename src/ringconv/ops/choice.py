@@ -1,8 +1,9 @@
 """Which method computes a layer: what the compiled kernel covers, and what was fastest for layers like it.
 
 The rule is data. ``measured.csv`` beside this file holds the time of every method on a grid of layers; a new layer gets
-the method that lost least on the measured layers near it. It looks at channels, groups, kernel, rings and stride, never
-at the image's size, so that a compiled or exported graph has no branch on it. ``ringconv methods`` measures it anew.
+the method that lost least on the measured layers near it. It looks at channels, groups, kernel, rings, stride and the
+number of pixels; a compiled or exported graph, which must have no branch on that, gets what suits a usual number.
+``ringconv methods`` measures it anew.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ringconv.ops import fused
+from ringconv.ops import fused, native
 from ringconv.ops.gpu import operators as gpu
 
 Method = Literal["auto", "dense", "factored", "fused"]
 METHODS: tuple[Method, ...] = ("auto", "dense", "factored", "fused")
 Mode = Literal["inference", "training"]
+MODES: tuple[Mode, ...] = ("inference", "training")
+"""inference: without gradients, in eval. training: forward, and the gradients of the input and all parameters."""
 Computable = Literal["dense", "factored", "fused"]
 
 MEASURED = Path(__file__).with_name("measured.csv")
@@ -34,6 +37,7 @@ _COMPUTABLE: tuple[Computable, ...] = ("dense", "factored", "fused")
 
 # Looked up once: a compiler cannot trace the search for a library.
 FUSED_IS_THERE = fused.available()
+HARMONICS_ARE_THERE = native.harmonics_available()
 TRITON_IS_THERE = importlib.util.find_spec("triton") is not None
 _said_why_unavailable = False
 
@@ -65,13 +69,26 @@ def mixes_first(shape: LayerShape) -> bool:
     return before_stride + pass_cost(shape.out_channels) < mixing + pass_cost(shape.in_channels)
 
 
-@functools.lru_cache(maxsize=1024)
-def fastest_method(shape: LayerShape, mode: Mode, *, with_fused: bool) -> Computable:
-    """The method that lost least time against the best one on measured layers like this."""
+USUAL_OCTAVE = 13
+"""8 images of 32x32."""
+
+
+def octave_of(pixels: int) -> int:
+    """The power of two at or below the number of pixels that a batch of outputs has."""
+    return max(pixels, 1).bit_length() - 1
+
+
+@functools.lru_cache(maxsize=4096)
+def fastest_method(shape: LayerShape, mode: Mode, octave: int = USUAL_OCTAVE, *, with_fused: bool) -> Computable:
+    """The method that lost least time against the best one on measured layers like this.
+
+    Args:
+        octave: of the pixels of all outputs of the batch, see :func:`octave_of`.
+    """
     if math.prod(shape.kernel_size) == 1:
         return "dense"
     features, loss = _measurements(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
-    squares = np.square(features - _features(shape)).sum(1)
+    squares = np.square(features - _features(shape, octave)).sum(1)
     weights = np.exp(0.5 * (squares.min() - squares))
     return _COMPUTABLE[int(np.argmin(weights @ loss))]
 
@@ -81,27 +98,35 @@ def _measurements(mode: Mode, methods: tuple[Computable, ...]) -> tuple[NDArray[
     """Features (rows, F) of the measured layers, and the log of each method's time over the best (rows, methods)."""
     with MEASURED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["mode"] == mode]
-    features = np.stack([_features(_layer_of_row(row)) for row in rows])
+    features = np.stack([_features(layer_of_row(row), octave_of_row(row)) for row in rows])
     times = np.log([[float(row[f"{method}_ms"]) for method in methods] for row in rows])
     return features, times - times.min(1, keepdims=True)
 
 
-def _layer_of_row(row: dict[str, str]) -> LayerShape:
-    def sizes(text: str) -> tuple[int, ...]:
-        return tuple(int(size) for size in text.split("x"))
-
+def layer_of_row(row: dict[str, str]) -> LayerShape:
     return LayerShape(
         int(row["in_channels"]),
         int(row["out_channels"]),
         int(row["groups"]),
-        sizes(row["kernel_size"]),
+        _sizes(row["kernel_size"]),
         int(row["rings"]),
-        sizes(row["stride"]),
+        _sizes(row["stride"]),
     )
 
 
-def _features(shape: LayerShape) -> NDArray[np.float64]:
-    """Coordinates in which layers a unit or two apart behave alike: octaves of channels, half octaves of width."""
+def octave_of_row(row: dict[str, str]) -> int:
+    """Layers are measured with padding that keeps the size, but for the stride."""
+    sides = zip(_sizes(row["size"]), _sizes(row["stride"]), strict=True)
+    return octave_of(int(row["batch"]) * math.prod(-(-side // stride) for side, stride in sides))
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split("x"))
+
+
+def _features(shape: LayerShape, octave: int) -> NDArray[np.float64]:
+    """Coordinates in which layers a unit or two apart behave alike: octaves of channels, half octaves of width, three
+    octaves of pixels."""
     dimensions = len(shape.kernel_size)
     return np.array(
         [
@@ -112,6 +137,7 @@ def _features(shape: LayerShape) -> NDArray[np.float64]:
             2.0 * math.log2(math.prod(shape.kernel_size)) / dimensions,
             2.0 * math.log2(shape.rings),
             2.0 * math.log2(math.prod(shape.stride)) / dimensions,
+            octave / 3,
         ]
     )
 
@@ -131,6 +157,16 @@ def fused_covers(x: Tensor, weight: Tensor) -> bool:
         castable = (torch.float32, torch.bfloat16, torch.float16)
         return torch.get_autocast_dtype(device) in dtypes and x.dtype in castable and weight.dtype in castable
     return x.dtype in dtypes and weight.dtype == x.dtype
+
+
+def fused_covers_harmonics(x: Tensor, weight: Tensor, groups: int) -> bool:
+    """Whether the compiled kernel is there and takes these tensors: not one channel per group, nor to be exported."""
+    depthwise = groups > 1 and weight.shape[:2] == (groups, 1)
+    if not HARMONICS_ARE_THERE or depthwise or x.device.type != "cpu" or torch.compiler.is_exporting():
+        return False
+    # The transforms of torch.func need formulas that torch has only for its own operators.
+    in_transform = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+    return not in_transform and fused_covers(x, weight)
 
 
 def fused_is_there(device: str = "cpu") -> bool:

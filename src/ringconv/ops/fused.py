@@ -95,10 +95,10 @@ def _ring_conv(
     padding_mode: str,
 ) -> Tensor:
     check(x, weight, basis, bias, orbit_of_tap, kernel_size, groups, DTYPES)
-    x = _dense(x)
+    x = dense_layout(x)
     geometry = _geometry(x, weight, basis, orbit_of_tap, kernel_size, stride, padding, dilation, padding_mode)
     y = empty_maps(x, weight.shape[0], geometry.target)
-    native.forward(geometry, x, _plain(weight), _plain(basis), None if bias is None else _plain(bias), groups, y)
+    native.forward(geometry, x, plain(weight), plain(basis), None if bias is None else plain(bias), groups, y)
     return y
 
 
@@ -121,7 +121,7 @@ def _ring_conv_backward(
     due = (x.shape[0], weight.shape[0], *output_size(x.shape[2:], kernel_size, stride, padding, dilation))
     if tuple(dy.shape) != due:
         raise ValueError(f"dy must be {due}, got {tuple(dy.shape)}")
-    x, dy = _dense(x), _dense(dy.to(x.dtype))
+    x, dy = dense_layout(x), dense_layout(dy.to(x.dtype))
     memory_format = _memory_format(x)
     # The kernel knows the adjoint of zero padding. The others are applied to x first, and their adjoint to dx last.
     copied_from: list[Tensor] = []
@@ -132,13 +132,13 @@ def _ring_conv_backward(
     sizes = x.shape[2:]
     for axis, index in enumerate(copied_from):
         x = x.index_select(axis + 2, index)
-    x = _dense(x)
+    x = dense_layout(x)
     geometry = _geometry(x, weight, basis, orbit_of_tap, kernel_size, stride, padding, dilation, "zeros")
     dx = empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else None
     dweight = torch.empty_like(weight, dtype=torch.float32, memory_format=_ROWS) if output_mask[1] else None
     dbasis = torch.empty_like(basis, dtype=torch.float32, memory_format=_ROWS) if output_mask[2] else None
     if any(output_mask):
-        native.backward(geometry, dy, x, _plain(weight), _plain(basis), groups, dx, dweight, dbasis)
+        native.backward(geometry, dy, x, plain(weight), plain(basis), groups, dx, dweight, dbasis)
     if dx is not None:
         for axis, index in enumerate(copied_from):
             shape = (*dx.shape[: axis + 2], sizes[axis], *dx.shape[axis + 3 :])
@@ -208,7 +208,7 @@ def _geometry(
     )
 
 
-def _plain(tensor: Tensor) -> Tensor:
+def plain(tensor: Tensor) -> Tensor:
     return tensor.detach().to(torch.float32).contiguous()
 
 
@@ -220,7 +220,7 @@ def _memory_format(x: Tensor) -> torch.memory_format:
     return torch.contiguous_format
 
 
-def _dense(x: Tensor) -> Tensor:
+def dense_layout(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=_memory_format(x))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import sysconfig
 from collections.abc import Sequence
@@ -72,6 +73,12 @@ class _Mixing(ctypes.Structure):
     )
 
 
+class _Pairs(ctypes.Structure):
+    """struct ring_pairs"""
+
+    _fields_ = (("odd", ctypes.c_int32), ("even", ctypes.c_int32), ("order", _int32_pointer))
+
+
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or None and the reason."""
@@ -102,6 +109,12 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
 def available() -> bool:
     """Whether the compiled kernel is there."""
     return _load()[0] is not None
+
+
+def harmonics_available() -> bool:
+    """Whether it also has the harmonics, which a library built from older sources has not."""
+    library = _load()[0]
+    return library is not None and hasattr(library, "ring_harmonics_forward")
 
 
 def why_unavailable() -> str:
@@ -137,6 +150,9 @@ class Geometry:
     """begin and end of the first axis, of the second, ..."""
     dilation: tuple[int, ...]
     padding_mode: str = "zeros"
+    of_harmonics: bool = False
+    """Then ``orbit_of_tap`` names the taps (half of them, int64) that are followed by their opposites, and ``rings``
+    counts pairs of kernels."""
 
     @property
     def target(self) -> tuple[int, ...]:
@@ -225,7 +241,10 @@ class _PassTables:
         step: tuple[int, ...],
         source_of: list[_Int32Array],
     ) -> None:
-        kernel = _KernelTables.of(geometry.orbit_of_tap, geometry.orbits, geometry.kernel_size)
+        if geometry.of_harmonics:
+            kernel = _KernelTables.of_opposite_taps(geometry.orbit_of_tap, geometry.kernel_size)
+        else:
+            kernel = _KernelTables.of(geometry.orbit_of_tap, geometry.orbits, geometry.kernel_size)
         lead = 3 - len(source)
         dilation = (1,) * lead + geometry.dilation
         source_of = [np.zeros(1, np.int32)] * lead + source_of
@@ -286,6 +305,23 @@ class _KernelTables:
             _starts(entry_orbit, orbits),
             entry_class[by_orbit].astype(np.int32),
             entry_tap[by_orbit].astype(np.int32),
+        )
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of_opposite_taps(half_of_taps: bytes, kernel_size: tuple[int, ...]) -> _KernelTables:
+        """Each tap followed by its opposite, every row of the kernel a class by itself."""
+        half = np.frombuffer(half_of_taps, np.int64)
+        taps = np.stack([half, math.prod(kernel_size) - 1 - half], 1).reshape(-1)
+        row, column = np.divmod(taps, kernel_size[-1])
+        rows, entry_class = np.unique(row, return_inverse=True)
+        middle = kernel_size[-2] if len(kernel_size) > 1 else 1
+        return _KernelTables(
+            np.arange(len(rows) + 1, dtype=np.int32),
+            np.stack(np.divmod(rows, middle), 1).astype(np.int32),
+            np.arange(len(taps) + 1, dtype=np.int32),
+            entry_class.reshape(-1).astype(np.int32),
+            column.astype(np.int32),
         )
 
 
@@ -349,6 +385,65 @@ def backward(
     _check(status)
 
 
+def harmonics_forward(geometry: Geometry, x: Tensor, weight: Tensor, basis: Tensor, groups: int, odd: tuple[bool, ...],
+                      y: Tensor) -> None:  # fmt: skip
+    """Write y. basis (pairs, half of the taps, 2); ``odd``: whether each pair's order is. Else as :func:`forward`."""
+    mixing = _mixing(weight, basis, None, x.shape[0], groups)
+    forward_pass, pairs = _forward_pass(geometry), _pairs(odd)
+    status = _library().ring_harmonics_forward(
+        ctypes.byref(forward_pass.struct),
+        ctypes.byref(mixing),
+        ctypes.byref(pairs.struct),
+        ctypes.byref(_maps(x)),
+        ctypes.byref(_maps(y)),
+    )
+    _check(status)
+
+
+def harmonics_backward(
+    geometry: Geometry,
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    basis: Tensor,
+    groups: int,
+    odd: tuple[bool, ...],
+    dx: Tensor | None,
+    dweight: Tensor | None,
+    dbasis: Tensor | None,
+) -> None:
+    """Write the gradients that are wanted, for zero padding."""
+    mixing = _mixing(weight, basis, None, x.shape[0], groups)
+    forward_pass, adjoint_pass, pairs = _forward_pass(geometry), _adjoint_pass(geometry), _pairs(odd)
+    status = _library().ring_harmonics_backward(
+        ctypes.byref(forward_pass.struct),
+        ctypes.byref(adjoint_pass.struct),
+        ctypes.byref(mixing),
+        ctypes.byref(pairs.struct),
+        ctypes.byref(_maps(dy)),
+        ctypes.byref(_maps(x)),
+        None if dx is None else ctypes.byref(_maps(dx)),
+        None if dweight is None else ctypes.c_void_p(dweight.data_ptr()),
+        None if dbasis is None else ctypes.c_void_p(dbasis.data_ptr()),
+    )
+    _check(status)
+
+
+class _PairTables:
+    """A ``struct ring_pairs`` and the array it points to."""
+
+    def __init__(self, odd: tuple[bool, ...]) -> None:
+        self._order = np.argsort(~np.asarray(odd), kind="stable").astype(np.int32)
+        self.struct = _Pairs(sum(odd), len(odd) - sum(odd), self._order.ctypes.data_as(_int32_pointer))
+
+
+@functools.lru_cache(maxsize=64)
+def _pairs(odd: tuple[bool, ...]) -> _PairTables:
+    return _PairTables(odd)
+
+
 def _check(status: int) -> None:
+    if status == -2:
+        raise ValueError("the compiled harmonics do not take one channel per group")
     if status:
         raise MemoryError("not enough memory for the workspace of the ring convolution")

@@ -634,8 +634,9 @@ INLINE void accumulate_basis_row(const struct sweep *sweep, const struct scratch
 #undef CASE
 }
 
-static void NAME(basis_tile)(const struct sweep *sweep, int64_t index, const struct scratch *scratch) {
-    struct NAME(tile) tile = tile_of(&sweep->tiling, index);
+/* responses (sites, rings, source channels) of a tile: the companion, dy, pulled back through the weight. */
+#define pull_back NAME(pull_back)
+static void pull_back(const struct sweep *sweep, struct NAME(tile) tile, const struct scratch *scratch) {
     const int64_t rings = sweep->pass->rings, channels = sweep->source.channels, depth = sweep->companion_group;
     const int64_t panels = (sweep->source_group + PANEL - 1) / PANEL, group_size = panels * rings * depth * PANEL;
     const int64_t gathered_row = sweep->companion.channels;
@@ -643,7 +644,6 @@ static void NAME(basis_tile)(const struct sweep *sweep, int64_t index, const str
         memcpy(scratch->companion + row * tile.columns * gathered_row, companion_at(sweep, tile, row, 0),
                sizeof(float) * (size_t)(tile.columns * gathered_row));
 
-    /* The gradient of the ring responses: dy pulled back through the weight, (sites, rings, source channels). */
     if (is_depthwise(sweep)) {
         for (int64_t site = 0; site < tile.sites; site++)
             for (int64_t ring = 0; ring < rings; ring++)
@@ -662,7 +662,12 @@ static void NAME(basis_tile)(const struct sweep *sweep, int64_t index, const str
                         scratch->responses + ring * channels + group * sweep->source_group, sweep->response_row,
                         sweep->source_group);
     }
+}
 
+static void NAME(basis_tile)(const struct sweep *sweep, int64_t index, const struct scratch *scratch) {
+    struct NAME(tile) tile = tile_of(&sweep->tiling, index);
+    const int64_t channels = sweep->source.channels;
+    pull_back(sweep, tile, scratch);
     for (int64_t row = 0; row < tile.rows; row++) {
         const float *pulled = scratch->responses + row * tile.columns * sweep->response_row;
         find_rows(sweep, tile.first_row + row, scratch);
@@ -678,8 +683,11 @@ static void NAME(basis_tile)(const struct sweep *sweep, int64_t index, const str
     }
 }
 
+#include "harmonics.h"
+
 static const struct instruction_set JOIN(set, ISA) = {
     ISA_NAME, LANES, PANEL, NAME(lay_out), NAME(forward_tile), NAME(backward_tile), NAME(basis_tile),
+    NAME(harmonic_tile), NAME(harmonic_pull_tile), NAME(harmonic_spread_tile),
 };
 
 #undef ROW_CASES

@@ -287,10 +287,15 @@ struct work {
     void (*tile)(const struct sweep *, int64_t, const struct scratch *);
     int source, companion; /* which of the staged maps */
     int64_t accumulated;   /* floats per worker */
+    int64_t response_rings; /* that the responses have room for; 0: all */
+    int with_lengths;
     struct ring_maps target_chunk;
     const struct ring_maps *target;
     struct scratch *scratch; /* (threads,) */
 };
+
+/* The gradient of the harmonics' pairs is staged too, but never laid out: a sweep writes it. */
+enum { PAIRS = 2 };
 
 /* What all workers of a call see. */
 struct call {
@@ -298,7 +303,8 @@ struct call {
     const struct ring_mixing *mixing;
     int threads, works, depthwise;
     int64_t chunk, samples; /* samples that are swept at a time, and now */
-    struct staged staged[2];
+    struct staged staged[3];
+    int64_t pair_sites; /* per sample; 0: no harmonics */
     struct work work[2], *current;
 
     int64_t rings, in_group, out_group;
@@ -340,6 +346,7 @@ static int64_t chunk_of(const struct call *call) {
     for (int which = 0; which < 2; which++)
         if (call->staged[which].maps && !is_in_place(call, call->staged[which].maps))
             floats += call->staged[which].sites * call->staged[which].laid_out.channels;
+    floats += call->pair_sites * call->staged[PAIRS].laid_out.channels;
     const int64_t batch = call->mixing->batch;
     const int64_t samples = floats ? most(1, CHUNK_BYTES / (int64_t)sizeof(float) / floats) : batch;
     const int64_t chunks = (batch + samples - 1) / samples;
@@ -433,12 +440,14 @@ static const float *take_kernel(const struct call *call, const struct ring_pass 
     return kernel;
 }
 
-static void take_tables(const struct call *call, struct sweep *sweep, struct arena *arena) {
+static void take_tables(const struct call *call, struct work *work, struct arena *arena) {
+    struct sweep *sweep = &work->sweep;
     const struct ring_pass *pass = sweep->pass;
     const int64_t entries = pass->orbit_start[pass->orbits];
     /* An odd number of cache lines per site spreads the sites over all sets of the cache. */
     const int whole_kernels = call->depthwise && !call->transposed; /* no rings between sums and output */
-    const int64_t lines = round_up((whole_kernels ? 1 : pass->rings) * sweep->source.channels, 16) / 16;
+    const int64_t rings = whole_kernels ? 1 : work->response_rings ? work->response_rings : pass->rings;
+    const int64_t lines = round_up(rings * sweep->source.channels, 16) / 16;
     sweep->response_row = 16 * (lines + (lines + 1) % 2);
     sweep->tiling = tiles_of(pass, call->chunk, sweep->response_row * (int64_t)sizeof(float), call->threads);
     sweep->sum_columns = pass->step[2] * (sweep->tiling.columns_per_tile - 1) + pass->span;
@@ -471,6 +480,7 @@ static struct scratch take_scratch(const struct call *call, const struct work *w
     scratch.rows = take(arena, pass->class_start[pass->classes], sizeof(float *));
     scratch.class_rows = take(arena, pass->classes + 1, sizeof(int32_t));
     scratch.responses = take_floats(arena, sites * sweep->response_row);
+    if (work->with_lengths) scratch.lengths = take_floats(arena, sites * sweep->response_row);
     if (work->target) scratch.mixed = take_floats(arena, sites * round_up(sweep->groups * sweep->target_group, lanes));
     if (work->accumulated) {
         scratch.companion = take_floats(arena, sites * round_up(sweep->companion.channels, call->set->panel));
@@ -529,14 +539,17 @@ static struct workspace *run(struct call *call) {
             if (staged->maps && !is_in_place(call, staged->maps))
                 staged->copy = take_floats(&arena, call->chunk * staged->sites * staged->laid_out.channels);
         }
+        float *pairs = take_floats(&arena, call->chunk * call->pair_sites * call->staged[PAIRS].laid_out.channels);
+        call->staged[PAIRS].laid_out.data = pairs;
         for (struct work *work = call->work; work < call->work + call->works; work++) {
             struct sweep *sweep = &work->sweep;
+            sweep->pairs = pairs;
             sweep->source = call->staged[work->source].laid_out;
             sweep->companion = call->staged[work->companion].laid_out;
             sweep->groups = call->mixing->groups;
             sweep->panels = call->panels;
             if (call->mixing->bias && !call->transposed) sweep->bias = take_bias(call, &arena);
-            take_tables(call, sweep, &arena);
+            take_tables(call, work, &arena);
             work->scratch = take(&arena, call->threads, sizeof(struct scratch));
             for (int slot = 0; slot < call->threads; slot++) {
                 struct scratch scratch = take_scratch(call, work, &arena);
@@ -643,3 +656,5 @@ int ring_conv_backward(const struct ring_pass *forward, const struct ring_pass *
     return_workspace(space);
     return 0;
 }
+
+#include "harmonic_calls.h"

@@ -53,6 +53,23 @@ int ring_conv_backward(const struct ring_pass *forward, const struct ring_pass *
                        const struct ring_mixing *mixing, const struct ring_maps *dy, const struct ring_maps *x,
                        const struct ring_maps *dx, float *dweight, float *dbasis);
 
+/* Harmonics: y = sum_q weight_q sqrt((C_q x)^2 + (S_q x)^2 + 1e-4), channel by channel before it is mixed, for pairs of
+ * kernels C_q, S_q of an order each: values at opposite taps are equal (even order) or opposite (odd order). In a pass of
+ * them, rings counts the pairs; orbits are single taps, each followed by its opposite, and every row is a class. weight
+ * (out, in / groups, pairs); basis (pairs, half of the taps, cosine and sine), half of it for the centre. */
+struct ring_pairs {
+    int32_t odd, even;    /* how many */
+    const int32_t *order; /* the pairs, those of odd order first */
+};
+
+/* These also return -2 for one channel per group, which they do not take. */
+int ring_harmonics_forward(const struct ring_pass *forward, const struct ring_mixing *mixing,
+                           const struct ring_pairs *pairs, const struct ring_maps *x, const struct ring_maps *y);
+int ring_harmonics_backward(const struct ring_pass *forward, const struct ring_pass *adjoint,
+                            const struct ring_mixing *mixing, const struct ring_pairs *pairs,
+                            const struct ring_maps *dy, const struct ring_maps *x, const struct ring_maps *dx,
+                            float *dweight, float *dbasis);
+
 /* Run on the threads of an OpenMP library that is loaded already: its GOMP_parallel. NULL: on threads of our own. */
 void ring_conv_share_threads(void *gomp_parallel);
 

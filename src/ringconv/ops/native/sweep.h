@@ -35,6 +35,13 @@ struct sweep {
 
     struct laid_out companion;       /* maps at the target sites: x for dweight, dy for dbasis */
     int64_t companion_group;
+
+    /* Harmonics: rings are then pairs of kernels, and orbits taps and their opposites in turn. */
+    int odd_pairs, even_pairs;
+    const int32_t *pair_order;       /* the pairs, those of odd order first */
+    float *pairs;                    /* (sites, pairs, cosine and sine, source channels): their gradient */
+    int with_basis;
+    int64_t weight_floats;           /* of what is accumulated; the basis' part lies behind it */
 };
 
 /* Buffers of one worker. */
@@ -47,6 +54,7 @@ struct scratch {
     float *mixed;          /* (tile sites, target channels) */
     float *companion;      /* the tile's sites of the companion */
     float *accumulated;    /* this worker's share of dweight or dbasis */
+    float *lengths;        /* (tile sites, response_row) of the harmonics */
 };
 
 struct instruction_set {
@@ -60,6 +68,10 @@ struct instruction_set {
     void (*backward_tile)(const struct sweep *, int64_t tile, const struct scratch *);
     /* Gradient of the basis: accumulated is (orbits, rings, 2 vectors). */
     void (*basis_tile)(const struct sweep *, int64_t tile, const struct scratch *);
+    /* The harmonics: forward; gradients of pairs, weight and basis; gradient of the input. */
+    void (*harmonic_tile)(const struct sweep *, int64_t tile, const struct scratch *);
+    void (*harmonic_pull_tile)(const struct sweep *, int64_t tile, const struct scratch *);
+    void (*harmonic_spread_tile)(const struct sweep *, int64_t tile, const struct scratch *);
 };
 
 static inline int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
