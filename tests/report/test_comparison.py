@@ -61,7 +61,8 @@ def test_sentence_says_what_the_figures_say(plain, ring, expected):
 def test_run_folder_holds_everything(tmp_path):
     given = comparison()
     folder = write_comparison(given, tmp_path / "new" / "runs")
-    assert sorted(path.name for path in folder.iterdir()) == ["accuracy.csv", "accuracy.png", "results.json"]
+    files = ["accuracy.csv", "accuracy.png", "report.html", "results.json"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     assert list(folder.parent.iterdir()) == [folder]
 
     results = json.loads((folder / "results.json").read_text())
@@ -90,8 +91,8 @@ def test_run_folder_holds_everything(tmp_path):
     assert [float(row["ring"]) for row in rows] == [88.0] + [87.0] * 35
 
     picture = matplotlib.image.imread(folder / "accuracy.png")
-    assert picture.shape[1] == 1200
-    for colour in ("#d1603d", "#1f6f8b"):
+    assert picture.shape[1] == 1400
+    for colour in ("#d55e00", "#0072b2"):
         rgb = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
         assert (np.abs(picture[..., :3] - rgb).max(-1) < 0.01).sum() > 500, "both lines are drawn"
 
