@@ -4,21 +4,27 @@ BIN := .venv/bin
 # Idle OpenMP threads must not spin on a core that another one needs.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: run test test-all lint bench bench-methods peers escnn test-escnn clean
+.PHONY: run test test-all lint browser bench bench-methods peers escnn test-escnn clean
 
 run: .venv/installed-compare
 	$(BIN)/ringconv compare
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
-test-all: lint
+test-all: lint browser
 	HYPOTHESIS_PROFILE=explore $(BIN)/python -m pytest -q -n 2
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Tests of pages use Debian's chromium; where it cannot be installed they are skipped and say so.
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && [ -f /etc/debian_version ] && \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+		echo "No chromium: tests in a browser are skipped."
 
 # The authors' package beside ours, so that `make bench` measures it too.
 peers: .venv/installed-peers

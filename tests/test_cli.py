@@ -19,14 +19,16 @@ def test_compare_end_to_end(tmp_path, monkeypatch, capsys):
     assert cli.main([*TINY, "--seed", "5", "--out", str(tmp_path)]) == 0
     (folder,) = tmp_path.iterdir()
     assert folder.name.startswith("compare-")
-    assert sorted(path.name for path in folder.iterdir()) == ["accuracy.csv", "accuracy.png", "results.json"]
+    files = ["accuracy.csv", "accuracy.png", "report.html", "results.json"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     results = json.loads((folder / "results.json").read_text())
     assert results["settings"] == {"epochs": 1, "seed": 5, "train_patches": 10, "test_patches": 2}
 
     out, err = capsys.readouterr()
     assert err == ""
-    *lines, last = out.splitlines()
-    assert last == f"Picture and figures: {folder}"
+    *lines, place, last = out.splitlines()
+    assert place == f"Picture and figures: {folder}"
+    assert last == f"Report: {folder / 'report.html'}"
     assert max(map(len, lines)) <= 80
     for kind, figures in results["models"].items():
         (row,) = [line for line in lines if line.startswith(f"│ {kind} ")]

@@ -46,7 +46,7 @@ def test_a_run_is_kept_and_not_trained_again(folders, monkeypatch):
     assert read_evidence(path) == found
     assert path.stat().st_size < 10_000
     assert str(folders["data"]) not in path.read_text()  # no paths of this machine
-    monkeypatch.setattr("ringconv.recipes.evidence.train", lambda *args, **options: pytest.fail("trained again"))
+    monkeypatch.setattr("ringconv.training.compare_runs.train", lambda *args, **options: pytest.fail("trained again"))
     assert run_trial(study, trial, 1, **folders) == found
 
 
@@ -54,7 +54,7 @@ def test_a_run_whose_file_is_lost_is_not_trained_again(folders, monkeypatch):
     trial = Trial("rings", "Rings", TINY)
     found = run_trial(study_of(trial), trial, 0, **folders)
     (folders["results"] / "small-study" / found.file_name).unlink()
-    monkeypatch.setattr("ringconv.recipes.evidence.train", lambda *args, **options: pytest.fail("trained again"))
+    monkeypatch.setattr("ringconv.training.compare_runs.train", lambda *args, **options: pytest.fail("trained again"))
     assert run_trial(study_of(trial), trial, 0, **folders) == found
 
 

@@ -37,7 +37,7 @@ def test_train_and_runs(data: str, tmp_path: Path, capsys: pytest.CaptureFixture
     capsys.readouterr()
     runs(out, settings=True)
     shown = capsys.readouterr().out
-    for text in ("narrow", "wide", "not tested", "acc", "final_test", 'width=8 norm="group"'):
+    for text in ("narrow", "wide", "untested", "acc", "final_test", 'width=8 norm="group"'):
         assert text in shown
     assert "batch_size" in shown
     assert "momentum" not in shown
@@ -118,6 +118,46 @@ def test_no_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "There are no runs with 'x' in their name" in capsys.readouterr().out
     with pytest.raises(UsageError, match="there is no folder"):
         runs(tmp_path / "none")
+
+
+def test_names_of_runs_are_never_broken(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    long = "a-name-that-is-far-too-long-to-stand-beside-figures-in-eighty-columns-of-a-terminal"
+    for folder, name in ((out, "short"), (out / "compare-x", long)):
+        train(["--model", "tiny_ring", "--data", data, "--out", str(folder), "--name", name, *TINY])
+    capsys.readouterr()
+    (out / "short" / "results.json").unlink()
+    monkeypatch.setenv("COLUMNS", "80")
+    runs(out)
+    lines = capsys.readouterr().out.splitlines()
+    assert "  1  short" in lines
+    assert f"  2  compare-x/{long}" in lines
+    table = lines[: lines.index("  1  short")]
+    assert max(map(len, table)) <= 80
+    assert "…" not in "".join(table)
+    assert sum("1/1 stopped" in line for line in table) == 1
+    monkeypatch.setenv("COLUMNS", "300")
+    runs(out, match="compare-x/a-name")
+    shown = capsys.readouterr().out
+    assert f"compare-x/{long}" in shown
+    assert "short" not in shown
+
+
+def test_help_has_no_made_up_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train(["--help"])
+    shown = capsys.readouterr().out
+    assert "default: '?'" not in shown
+    assert "(default: ?)" not in shown
+    for option in ("--model ", "--data "):
+        (line,) = [line for line in shown.splitlines() if f"│ {option}" in line or line.strip().startswith(option)]
+        assert line
+    assert shown.count("(required)") == 2
+    with pytest.raises(SystemExit):
+        train(["tab:main/nwpu10/gmr_resnet18", "--help"])
+    assert "gmr_resnet18)" in capsys.readouterr().out
 
 
 def test_settings_are_json_for_programs(data: str, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from ringconv import recipes, training
 from ringconv._extras import needs
 from ringconv.commands._terminal import UsageError, terminal, usage_errors
-from ringconv.commands.runs import runs_table
+from ringconv.commands.runs import show_runs
+from ringconv.report.run_labels import minutes
 from ringconv.training import Moment, Run, TrainSettings, Watch
 from ringconv.training.overhead import measure_overhead
 from ringconv.training.settings import Options
@@ -28,9 +29,9 @@ class _First:
     """Of a recipe: the paper's settings, an honest small version for two cores (cpu), or seconds (tiny)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Asked(_First):
-    settings: TrainSettings = dataclasses.field(default_factory=lambda: TrainSettings("?", "?"))
+    settings: TrainSettings
     out: Path = Path("runs")
     """Folder that gets the run's own folder."""
     name: str | None = None
@@ -68,7 +69,7 @@ def train(options: Sequence[str], prog: str = "ringconv train") -> None:
             return
     for note in notes:
         console.print(note, soft_wrap=True)
-    with _watched(console) as watch, _errors_without_traceback():
+    with watched(console) as watch, errors_without_traceback():
         run = training.train(asked.settings, out=asked.out, name=asked.name, recipe=remembered, watch=watch)
     _show(run, console)
 
@@ -85,7 +86,7 @@ def _resume(options: Sequence[str], prog: str, console: Any) -> None:
         """Go on with the run in this folder, from its last checkpoint."""
 
     folder = needs("tyro", "train").cli(Resume, prog=prog, args=options).resume
-    with _watched(console) as watch, _errors_without_traceback():
+    with watched(console) as watch, errors_without_traceback():
         run = training.resume(folder, watch=watch)
     _show(run, console)
 
@@ -96,7 +97,7 @@ def _parse(recipe: str | None, options: list[str], prog: str) -> tuple[_Asked, s
     first, _ = tyro.cli(_First, prog=prog, args=options, return_unknown_args=True, add_help=False)
     remembered: str | None = None
     notes: Sequence[str] = ()
-    defaults: Any = TrainSettings("?", "?")
+    defaults: TrainSettings | None = None
     if recipe is None:
         if not {"-h", "--help"} & set(options):
             _require(options, "--model", "--data")
@@ -110,15 +111,17 @@ def _parse(recipe: str | None, options: list[str], prog: str) -> tuple[_Asked, s
         prog=f"{prog} {recipe or '[RECIPE | SETTINGS.json]'}",
         description=train.__doc__.partition("\n")[0] if train.__doc__ else None,
         args=options,
-        default=_Asked(scale=first.scale, settings=defaults),
+        **({} if defaults is None else {"default": _Asked(scale=first.scale, settings=defaults)}),
         config=(tyro.conf.OmitArgPrefixes,),
         registry=_registry(tyro),
     )
-    settings = asked.settings
-    merged = {
-        name: {**getattr(defaults, name), **getattr(settings, name)} for name in ("model_options", "data_options")
-    }
-    return dataclasses.replace(asked, settings=dataclasses.replace(settings, **merged)), remembered, notes
+    if defaults is not None:
+        settings = asked.settings
+        merged = {
+            name: {**getattr(defaults, name), **getattr(settings, name)} for name in ("model_options", "data_options")
+        }
+        asked = dataclasses.replace(asked, settings=dataclasses.replace(settings, **merged))
+    return asked, remembered, notes
 
 
 def _require(options: Sequence[str], *names: str) -> None:
@@ -176,7 +179,7 @@ def _shortest(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _errors_without_traceback() -> Iterator[None]:
+def errors_without_traceback() -> Iterator[None]:
     """What stops a run is explained in its message; so is what the user gave."""
     try:
         with usage_errors():
@@ -194,7 +197,7 @@ class _Notes(Watch):
         self._console = console
 
     def note(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        self._console.print(text, markup=False, soft_wrap=True)
 
 
 class _Bars(_Notes):
@@ -213,7 +216,7 @@ class _Bars(_Notes):
             completed=moment.step,
             description=f"epoch {moment.epoch}/{moment.epochs}",
             figures=f"loss {moment.loss:.4f}  {moment.score_name} {moment.score:.1f}%"
-            f"  {moment.images_per_second:,.0f} images/s  {_duration(moment.seconds_left)} left",
+            f"  {moment.images_per_second:,.0f} images/s  {minutes(moment.seconds_left)} left",
         )
 
     def testing(self, stage: str, done: int, total: int) -> None:
@@ -224,7 +227,7 @@ class _Bars(_Notes):
 
 
 @contextlib.contextmanager
-def _watched(console: Any) -> Iterator[Watch]:
+def watched(console: Any) -> Iterator[Watch]:
     """What a person at a terminal sees; without one there are no bars."""
     if console.quiet or not console.is_terminal:
         yield _Notes(console)
@@ -235,12 +238,6 @@ def _watched(console: Any) -> Iterator[Watch]:
         yield _Bars(console, bar)
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
 def _show(run: Run, console: Any) -> None:
-    console.print(runs_table([run]))
+    show_runs(console, [run], [run.name])
     console.print(f"Everything about this run: {run.folder}", soft_wrap=True)

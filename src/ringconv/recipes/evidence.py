@@ -11,7 +11,8 @@ from typing import Any
 from ringconv.evaluation import EvaluationSettings, evaluate
 from ringconv.models.checkpoint import load_model
 from ringconv.recipes.studies import Study, Trial
-from ringconv.training import Run, Watch, resume, train
+from ringconv.training import Run, Watch
+from ringconv.training.compare_runs import train_in
 from ringconv.training.files import write_whole
 from ringconv.training.runs import ENVIRONMENT, MODEL
 from ringconv.training.setup import prepare_data
@@ -68,13 +69,9 @@ def run_trial(
         _check_same(path, earlier.settings, settings.to_json())
         return earlier
     here = replace(settings, data=str(_find(data, study.data)))
-    name = f"{study.name}-{trial.name}-seed{seed}"
-    folder = runs / name
-    if folder.exists():
-        run = resume(folder, watch=watch)
-        _check_same(folder, run.settings.to_json(), settings.to_json())
-    else:
-        run = train(here, out=runs, name=name, watch=watch)
+    folder = runs / f"{study.name}-{trial.name}-seed{seed}"
+    run = train_in(folder, here, f"{trial.label}, seed {seed}", watch or Watch())
+    _check_same(folder, run.settings.to_json(), settings.to_json())
     found = _evidence(study, trial, run, settings.to_json(), watch or Watch())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(found), indent=1) + "\n")

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from ringconv.models.registry import list_models, model_entry
 from ringconv.recipes.catalogue import DRAWN_FROM, all_recipes
-from ringconv.recipes.networks import BY_MODEL
+from ringconv.recipes.networks import BY_MODEL, Network
 from ringconv.recipes.protocols import PROTOCOLS
 from ringconv.recipes.recipe import Recipe
 from ringconv.training.settings import TrainSettings
@@ -17,8 +18,8 @@ from ringconv.training.settings import TrainSettings
 Scale = Literal["paper", "cpu", "tiny"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
-_TINY_WIDTH = 4
-_TINY: dict[str, Any] = {
+TINY_WIDTH = 4
+TINY: dict[str, Any] = {
     "epochs": 1,
     "batch_size": 8,
     "train_images": 24,
@@ -30,7 +31,10 @@ _TINY: dict[str, Any] = {
     "strategy": "auto",
     "precision": "32-true",
 }
-_TINY_SIZE: dict[str, Any] = {"classify": {"size": 32}, "segment": {"size": 32, "crop": 16}, "volumes": {"size": 16}}
+TINY_SIZE: dict[str, Any] = {"classify": {"size": 32}, "segment": {"size": 32, "crop": 16}, "volumes": {"size": 16}}
+
+_OTHER_WIDTHS = {"wide_resnet": 16, "r2plus1d": 64}
+"""Default widths of families of which the paper has no network."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,18 @@ def scale_changes(settings: TrainSettings, scale: Scale) -> dict[str, Any]:
     kind = "volumes" if protocol.dimensions == 3 else settings.task or "classify"
     # Photographs that come with scikit-image, so that it runs anywhere.
     data = {"data": "textures"} if kind == "classify" else {}
-    return {**_TINY, **_TINY_SIZE[kind], **data, "model_options": {"width": _TINY_WIDTH}}
+    return {**TINY, **TINY_SIZE[kind], **data, "model_options": {"width": TINY_WIDTH}}
+
+
+def network_like(model: str) -> Network | None:
+    """The paper's network of this name, or one of the same backbone and so of the same width; None if there is none."""
+    if model in BY_MODEL:
+        return BY_MODEL[model]
+    family = model_entry(model).family
+    if family in _OTHER_WIDTHS:
+        return Network(model, width=_OTHER_WIDTHS[family])
+    alike = next((network for name, network in BY_MODEL.items() if model_entry(name).family == family), None)
+    return None if alike is None else Network(model, width=alike.width, narrowing=alike.narrowing)
 
 
 def changes_between(before: TrainSettings, after: TrainSettings) -> list[str]:
@@ -137,11 +152,14 @@ def _with(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainSettings:
 def _flat(settings: TrainSettings) -> dict[str, Any]:
     values = settings.to_json()
     model_options, data_options = values.pop("model_options"), values.pop("data_options")
-    width = BY_MODEL[settings.model].width if settings.model in BY_MODEL else None
-    return {**values, "width": width, **model_options, **data_options}
+    network = network_like(settings.model) if settings.model in list_models() else None
+    return {**values, "width": None if network is None else network.width, **model_options, **data_options}
 
 
 def _shown(name: str, value: Any) -> str:
     if value is None:
-        return {"train_images": "all", "test_images": "all", "size": "the files' own", "crop": "none"}.get(name, "none")
+        shown = {"train_images": "all", "test_images": "all", "size": "the files' own", "width": "the model's own"}
+        return shown.get(name, "none")
+    if isinstance(value, (list, tuple)) and name == "size":
+        return " x ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

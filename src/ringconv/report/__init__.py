@@ -1,6 +1,7 @@
 """Tables, pictures and files."""
 
 from ringconv.report.comparison import comparison_table, in_a_line
+from ringconv.report.html import write_report
 from ringconv.report.picture import save_accuracy_picture
 from ringconv.report.run_folder import check_out, comparison_results, write_comparison
 
@@ -11,4 +12,5 @@ __all__ = [
     "in_a_line",
     "save_accuracy_picture",
     "write_comparison",
+    "write_report",
 ]

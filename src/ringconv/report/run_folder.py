@@ -18,6 +18,7 @@ import torch
 
 from ringconv._version import __version__
 from ringconv.data.textures import PHOTOGRAPHS
+from ringconv.report.html import REPORT, entries_of_comparison, write_entries
 from ringconv.report.picture import save_accuracy_picture
 from ringconv.training.compare import Comparison
 
@@ -32,13 +33,17 @@ def check_out(out: Path) -> None:
 
 
 def write_comparison(comparison: Comparison, out: Path) -> Path:
-    """Write results.json, accuracy.csv and accuracy.png to a new folder ``out/compare-<time>``, and return it."""
+    """Write results.json, accuracy.csv, accuracy.png and report.html to a new folder, and return it.
+
+    It is ``out/compare-<time>``.
+    """
 
     def fill(folder: Path) -> None:
         results = json.dumps(comparison_results(comparison), indent=2) + "\n"
         (folder / "results.json").write_text(results, encoding="utf-8")
         _write_csv(comparison, folder / "accuracy.csv")
         save_accuracy_picture(comparison, folder / "accuracy.png")
+        write_entries(entries_of_comparison(comparison), folder / REPORT)
 
     return _new_folder(out, time.strftime("compare-%Y%m%d-%H%M%S"), fill)
 

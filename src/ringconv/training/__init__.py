@@ -2,6 +2,7 @@
 
 from ringconv._progress import Progress
 from ringconv.training.compare import CompareSettings, Comparison, ModelResult, compare
+from ringconv.training.compare_runs import ModelsCompared, compare_models
 from ringconv.training.loop import Moment
 from ringconv.training.networks import small_network
 from ringconv.training.runs import Run, RunIsBusyError, list_runs, read_run
@@ -12,6 +13,7 @@ __all__ = [
     "CompareSettings",
     "Comparison",
     "ModelResult",
+    "ModelsCompared",
     "Moment",
     "Progress",
     "Run",
@@ -22,6 +24,7 @@ __all__ = [
     "Watch",
     "check",
     "compare",
+    "compare_models",
     "list_runs",
     "read_run",
     "resume",

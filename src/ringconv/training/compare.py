@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from ringconv._progress import Progress
 from ringconv.data.textures import PHOTOGRAPHS, Mirror, Textures, load_textures
+from ringconv.training.memory import forget_peak, peak_bytes
 from ringconv.training.networks import KINDS, Kind, small_network
 
 ANGLE_STEP = 10
@@ -60,6 +62,8 @@ class ModelResult:
     """Accuracy on the test patches turned by 0, 10, ..., 350 degrees."""
     per_mirror: dict[Mirror, float]
     """Accuracy on the test patches mirrored."""
+    peak_bytes: int | None = None
+    """The most memory that the process held during training; None if not known."""
 
     @property
     def upright(self) -> float:
@@ -101,6 +105,8 @@ class Comparison:
     settings: CompareSettings
     plain: ModelResult
     ring: ModelResult
+    networks: Mapping[Kind, nn.Module] = field(default_factory=dict, compare=False, repr=False)
+    """As they were tested."""
 
     @property
     def models(self) -> tuple[ModelResult, ModelResult]:
@@ -121,10 +127,13 @@ def compare(settings: CompareSettings | None = None, progress: Progress | None =
 
     networks: dict[Kind, nn.Module] = {}
     seconds: dict[Kind, float] = {}
+    memory: dict[Kind, int | None] = {}
     for kind in KINDS:
+        forget_peak()
         started = time.perf_counter()
-        networks[kind] = _trained(kind, train, settings, report)
+        networks[kind] = trained(kind, train, settings, report)
         seconds[kind] = time.perf_counter() - started
+        memory[kind] = peak_bytes()
 
     per_angle: dict[Kind, dict[int, float]] = {kind: {} for kind in KINDS}
     per_mirror: dict[Kind, dict[Mirror, float]] = {kind: {} for kind in KINDS}
@@ -142,9 +151,9 @@ def compare(settings: CompareSettings | None = None, progress: Progress | None =
     def result(kind: Kind) -> ModelResult:
         parameters = sum(parameter.numel() for parameter in networks[kind].parameters())
         in_order = dict(sorted(per_angle[kind].items()))
-        return ModelResult(kind, parameters, seconds[kind], in_order, per_mirror[kind])
+        return ModelResult(kind, parameters, seconds[kind], in_order, per_mirror[kind], memory[kind])
 
-    return Comparison(settings, result("plain"), result("ring"))
+    return Comparison(settings, result("plain"), result("ring"), networks)
 
 
 @torch.no_grad()
@@ -155,7 +164,8 @@ def accuracy(network: nn.Module, patches: Tensor, labels: Tensor, batch: int = 2
     return 100.0 * int((guesses == labels).sum()) / len(labels)
 
 
-def _trained(kind: Kind, train: Textures, settings: CompareSettings, report: Progress) -> nn.Module:
+def trained(kind: Kind, train: Textures, settings: CompareSettings, report: Progress) -> nn.Module:
+    """A network trained on the patches as they are."""
     patches, labels = train.view(), torch.from_numpy(train.labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ringconv._progress import Progress
@@ -17,6 +18,7 @@ from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
 from ringconv.models.checkpoint import Preprocessing, save_model
 from ringconv.training.files import write_whole
 from ringconv.training.loop import Training
+from ringconv.training.memory import peak_bytes
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.picture import save_picture
 from ringconv.training.runs import MODEL, PER_ANGLE, PICTURE, RESULTS
@@ -67,12 +69,13 @@ def keep_best(training: Training, score: float) -> None:
 
 def finish(training: Training, folder: Path, seconds: float, progress: Progress | None = None) -> None:
     """Test the trained network and write everything down; the results come last, and make the run a finished one."""
+    costs = _costs(training, seconds)  # before the test, which has costs of its own
     network = _final_network(training)
     evaluation = None
     if training.settings.final_test and "test" in training.data.splits:
         evaluation = _evaluate(training, network, "test", EvaluationSettings(), progress)
         write_whole(folder / PER_ANGLE, per_angle_table(evaluation))
-    results = _results(training, evaluation, seconds)
+    results = _results(training, evaluation, costs)
     save_model(
         folder / MODEL,
         network.cpu(),
@@ -128,10 +131,22 @@ def _final_network(training: Training) -> nn.Module:
     return network
 
 
-def _results(training: Training, evaluation: Evaluation | None, seconds: float) -> dict[str, Any]:
-    loss, score = training.last_means
+def _costs(training: Training, seconds: float) -> dict[str, Any]:
+    """Time of all training steps, and the most memory of this process, and of torch on its GPU, until now."""
+    device = training.fabric.device
+    images = training.plan.images * training.epochs_done
     return {
         "train_seconds": round(seconds, 2),
+        "images_per_second": round(images / seconds, 2) if seconds > 0 else None,
+        "peak_memory_bytes": peak_bytes(),
+        "peak_gpu_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+    }
+
+
+def _results(training: Training, evaluation: Evaluation | None, costs: Mapping[str, Any]) -> dict[str, Any]:
+    loss, score = training.last_means
+    return {
+        **costs,
         "steps": training.step,
         "epochs": training.epochs_done,
         "train": {"loss": loss, training.score_name: score},

@@ -11,8 +11,8 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,6 +46,8 @@ class Run:
     parameters: int
     results: Mapping[str, Any] | None
     """None until it is finished."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Name, task, classes, number and size of the images, and notes."""
 
     @property
     def name(self) -> str:
@@ -64,6 +66,18 @@ class Run:
     def epochs_done(self) -> int:
         return max((line["epoch"] for line in self.log("epoch")), default=0)
 
+    @property
+    def scores(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the final test found, by metric, the main one first; empty if there was none."""
+        evaluation = (self.results or {}).get("evaluation") or {}
+        found: Mapping[str, Mapping[str, Any]] = evaluation.get("scores", {})
+        return {name: found[name] for name in ("accuracy", "dice", "iou", "auc") if name in found}
+
+    def cost(self, name: str) -> float | None:
+        """train_seconds, images_per_second, peak_memory_bytes or peak_gpu_memory_bytes; None where it is not known."""
+        value = (self.results or {}).get(name)
+        return None if value is None else float(value)
+
 
 def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | None, about: Mapping[str, Any]) -> Path:
     """Make a run's folder with its configuration and environment.
@@ -74,9 +88,7 @@ def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | 
     """
     if name is None:
         data = Path(settings.data).stem
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{data}-{settings.model}-{time.strftime('%Y%m%d-%H%M%S')}")
-        names: Iterator[str] = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-        folder = next(out / free for free in names if not (out / free).exists())
+        folder = free_folder(out, f"{data}-{settings.model}-{time.strftime('%Y%m%d-%H%M%S')}")
     else:
         folder = out / name
         if folder.exists() and any(folder.iterdir()):
@@ -86,6 +98,17 @@ def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | 
     write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
     write_whole(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     return folder
+
+
+def free_folder(out: Path, name: str) -> Path:
+    """Where there is nothing yet: this name with all signs that folders might not take replaced, or with a number."""
+    stem = folder_name(name)
+    names: Iterator[str] = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    return next(out / free for free in names if not (out / free).exists())
+
+
+def folder_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
 
 
 def read_run(folder: Path) -> Run:
@@ -100,6 +123,7 @@ def read_run(folder: Path) -> Run:
         config["recipe"],
         config["parameters"],
         json.loads(results.read_text("utf-8")) if results.is_file() else None,
+        config.get("data", {}),
     )
 
 
@@ -107,6 +131,21 @@ def list_runs(out: Path) -> list[Run]:
     """All runs in a folder and below it, the oldest first."""
     found = [path for path in out.rglob(CONFIG) if _is_ours(path)] if out.is_dir() else []
     return [read_run(path.parent) for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+
+
+def find_runs(folders: Sequence[Path]) -> list[Run]:
+    """The runs that these folders are, or have below them; each once, in the order of the folders."""
+    found: dict[Path, Run] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"there is no folder {folder}")
+        below = [read_run(folder)] if (folder / CONFIG).is_file() else list_runs(folder)
+        if not below:
+            raise FileNotFoundError(f"there are no runs in {folder}; ringconv train and ringconv compare write some")
+        found |= {run.folder.resolve(): run for run in below}
+    if not found:
+        raise ValueError("give the folder of a run, or a folder with runs in it")
+    return list(found.values())
 
 
 def _is_ours(config: Path) -> bool:

@@ -1,0 +1,58 @@
+"""``ringconv results``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ringconv.commands._terminal import terminal, usage_errors
+from ringconv.commands.train import errors_without_traceback, watched
+from ringconv.recipes.evidence import run_trial
+from ringconv.recipes.studies import STUDIES, chosen_trials, get_study
+from ringconv.report.results_page import scores_in_a_line, write_results_page
+
+
+def results(
+    study: str | None = None,
+    /,
+    *,
+    data: Path | None = None,
+    rows: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (),
+    runs: Path = Path("runs/studies"),
+    kept: Path = Path("benchmarks/results/studies"),
+    page: Path = Path("docs/results.md"),
+) -> None:
+    """Run what the results page is made of, and write it.
+
+    Without a study, the page is written anew from the small files of all runs. With one, its runs that have no such
+    file yet are trained and tested first, which takes minutes to hours each; a run that was stopped goes on.
+
+    All runs of a study: ringconv results nwpu10 --data ../data
+
+    Args:
+        study: nwpu10, choices, ...; an unknown name lists them.
+        data: Folder with the study's data, such as nwpu10.npz.
+        rows: Only these rows of the study.
+        seeds: Only these seeds.
+        runs: Folder for the runs' own folders.
+        kept: Folder of the small files.
+        page: Page to write.
+    """
+    console = terminal()
+    with usage_errors():
+        if study is not None:
+            chosen = get_study(study)
+            trials = chosen_trials(chosen, rows)
+            if data is None:
+                raise ValueError(f"say with --data where {chosen.data}.npz is")
+        elif data is not None or rows or seeds:
+            raise ValueError(f"say which study to run: {', '.join(STUDIES)}")
+    if study is not None and data is not None:
+        planned = [(trial, seed) for trial in trials for seed in trial.seeds if not seeds or seed in seeds]
+        # Seed by seed, so that early results compare all rows.
+        for trial, seed in sorted(planned, key=lambda one: one[1]):
+            with usage_errors(), watched(console) as watch, errors_without_traceback():
+                found = run_trial(chosen, trial, seed, data=data, runs=runs, results=kept, watch=watch)
+            console.print(scores_in_a_line(found), soft_wrap=True)
+    with usage_errors():
+        console.print(f"Written: {write_results_page(page, kept)}", soft_wrap=True)

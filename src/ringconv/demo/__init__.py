@@ -1,0 +1,1 @@
+"""The web page of ``ringconv demo``: networks beside each other while their image turns."""

@@ -1,0 +1,158 @@
+"""Settings for data that no recipe is about."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringconv.data import DataSet, Split
+from ringconv.models.registry import list_models, model_entry
+from ringconv.recipes.own_data import default_models, open_own_data, settings_for_data
+from ringconv.recipes.scales import network_like
+
+
+def data(
+    name: str = "mine", size: tuple[int, ...] = (28, 28), train: int = 60, test: int = 20, masks: bool = False
+) -> DataSet:
+    def split(count: int) -> Split:
+        images = np.broadcast_to(np.uint8(7), (count, *size))
+        targets = np.broadcast_to(np.uint8(0), (count, *size)) if masks else np.arange(count) % 2
+        return Split(images, targets, len(size))
+
+    splits = {"train": split(train), "test": split(test)}
+    return DataSet(name, "segment" if masks else "classify", ("a", "b"), splits, (0.5,), (0.5,))
+
+
+@pytest.mark.parametrize(
+    ("size", "masks", "expected"),
+    [
+        ((28, 28), False, ("resnet18", "gmr_resnet18")),
+        ((8, 8, 8), False, ("r3d_9", "gmr_r3d_9")),
+        ((16, 20), True, ("unet", "gmr_unet")),
+        ((8, 8, 8), True, ("unet", "gmr_unet")),
+    ],
+)
+def test_defaults_are_a_plain_network_and_the_same_of_rings(
+    size: tuple[int, ...], masks: bool, expected: tuple[str, ...]
+) -> None:
+    plain, ring = default_models(data(size=size, masks=masks))
+    assert (plain, ring) == expected
+    assert model_entry(plain).family == model_entry(ring).family
+    assert (model_entry(plain).symmetry, model_entry(ring).symmetry) == ("none", "rotations and reflections")
+
+
+def test_a_set_of_the_paper_is_known_by_its_name_and_kind() -> None:
+    paper = settings_for_data("x", data("modelnet10_vox32", (32, 32, 32)), "gmr_r3d_9", "paper").settings
+    assert (paper.epochs, paper.batch_size, paper.lr) == (100, 8, 2e-2)
+    # Of this name the paper has pictures: volumes are treated as volumes.
+    other = settings_for_data("x", data("cifar10", (32, 32, 32)), "gmr_r3d_9", "paper").settings
+    assert (other.epochs, other.batch_size, other.size) == (100, 8, None)
+    assert settings_for_data("x", data("pcam_b", (96, 96)), "resnet18", "paper").settings.batch_size == 64
+
+
+def test_small_images_are_not_pooled_after_the_stem_and_stems_are_equal() -> None:
+    for side, options in ((64, {"stem_pool": False}), (65, {})):
+        for model in ("resnet18", "gmr_resnet18"):
+            assert settings_for_data("x", data(size=(side, 20)), model, "paper").settings.model_options == options
+
+
+def test_the_cpu_scale_bounds_the_work_whatever_the_data() -> None:
+    work = []
+    for size, train in (
+        ((28, 28), 60),
+        ((32, 32), 50_000),
+        ((64, 64), 1_000),
+        ((500, 400), 3_000),
+        ((128, 128), 10**6),
+    ):
+        s = settings_for_data("x", data(size=size, train=train, test=10**5), "gmr_resnet18", "cpu").settings
+        sides = s.size or size
+        assert isinstance(sides, tuple)
+        assert max(sides) <= 128
+        assert s.train_images is None or s.train_images < train
+        assert math.prod(sides) * (s.test_images or 10**5) <= 1.01 * 1_000 * 64**2
+        pixels = math.prod(sides) / (1 if max(size) <= 64 else 4)
+        work.append(s.epochs * min(train, s.train_images or train) * pixels)
+        assert s.epochs <= 60
+        assert s.model_options["width"] == 16
+    assert max(work) <= 2.0e8
+    assert max(work) > 1.5e8, "the work that is allowed is used"
+
+
+def test_images_keep_their_proportions() -> None:
+    assert settings_for_data("x", data(size=(500, 400)), "resnet18", "cpu").settings.size == (128, 102)
+    assert settings_for_data("x", data(size=(256, 320), masks=True), "unet", "cpu").settings.size is None
+
+
+def test_all_models_get_the_same_training() -> None:
+    """But for what each asks for itself."""
+    own = {
+        model: settings_for_data("x", data(size=(70, 70)), model, "cpu").settings
+        for model in list_models()
+        if model_entry(model).task == "classification" and 2 in model_entry(model).dimensions
+    }
+    assert len(own) > 15
+    reference = own.pop("resnet18")
+    for model, settings in own.items():
+        asked = {} if model != "harmonic_resnet18" else {"optimiser": "sgd", "lr": 2e-2}
+        layout = {"channels_last": reference.channels_last}  # of memory, which changes the time only
+        same = replace(settings, model="resnet18", model_options=reference.model_options, **asked, **layout)
+        assert same == reference, model
+        network = network_like(model)
+        assert network is not None
+        assert settings.model_options["width"] == max(1, network.width // network.narrowing)
+
+
+def test_what_the_scale_changes_is_told() -> None:
+    found = settings_for_data("x", data("nwpu10", (64, 64), 1_000, 2_896), "gmr_resnet18", "cpu", seed=3)
+    assert "width: 16 instead of 64" in found.changes
+    assert "test_images: 1,000 instead of all" in found.changes
+    assert "batch_size: 32 instead of 128" in found.changes
+    assert any(change.startswith("epochs: ") and change.endswith("instead of 250") for change in found.changes)
+    assert not any("seed" in change for change in found.changes)
+    assert settings_for_data("x", data(), "gmr_resnet18", "paper").changes == []
+
+
+def test_what_was_asked_for_wins() -> None:
+    own = settings_for_data(
+        "x", data(size=(300, 300)), "gmr_resnet18", "cpu",
+        model_options={"sampling": "area"}, epochs=3, width=5, size=200, seed=9,
+    ).settings  # fmt: skip
+    assert (own.epochs, own.size, own.seed) == (3, (200, 200), 9) or (own.epochs, own.size, own.seed) == (3, 200, 9)
+    assert own.model_options == {"width": 5, "sampling": "area"}
+    tiny = settings_for_data("x", data(), "resnet18", "tiny", size=20).settings
+    assert (tiny.size, tiny.epochs, tiny.model_options["width"]) == (20, 1, 4)
+
+
+def test_crops_fit_small_images() -> None:
+    own = settings_for_data("x", data(size=(40, 90), masks=True), "gmr_unet", "cpu").settings
+    assert own.crop == 40
+    assert settings_for_data("x", data(size=(40, 90), masks=True), "gmr_unet", "paper").settings.crop == 40
+
+
+def test_unknown_scales_and_models() -> None:
+    with pytest.raises(ValueError, match="scale must be one of 'paper', 'cpu', 'tiny', got 'huge'"):
+        settings_for_data("x", data(), "resnet18", "huge")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no model 'resnet19'; did you mean"):
+        settings_for_data("x", data(), "resnet19")
+
+
+def test_pictures_of_many_sizes_are_brought_to_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path / "cache"))
+    for label, side in (("cats", 20), ("dogs", 31)):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(5):
+            image.new("RGB", (side + number, 25), "red").save(tmp_path / "photos" / label / f"{number}.png")
+    opened = open_own_data(str(tmp_path / "photos"))
+    assert opened.data["train"].size == (64, 64)
+    assert opened.size == 64
+    (note,) = opened.notes
+    assert note.startswith("Brought to 64 x 64 pixels")
+    assert open_own_data(str(tmp_path / "photos"), size=32).data["train"].size == (32, 32)
+    with pytest.raises(ValueError, match="give a size"):
+        open_own_data(str(tmp_path / "photos"), "paper")
+    with pytest.raises(FileNotFoundError, match="no file or folder"):
+        open_own_data(str(tmp_path / "nothing"))
