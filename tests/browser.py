@@ -1,6 +1,7 @@
 """Debian's chromium for tests of pages, and a record of what a page asked for and complained of.
 
-Tests take the fixture by importing it; where the browser or its driver is missing they are skipped and say why.
+A plugin of pytest: its fixtures are there for every test, and a process has one browser, since the driver allows no
+second one. Where the browser or its driver is missing, tests that take it are skipped and say why.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,8 +54,14 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def visit() -> Callable[..., contextlib.AbstractContextManager[Visit]]:
+    """Opens a page in the browser, see :func:`open_page`."""
+    return open_page
+
+
 @contextlib.contextmanager
-def visit(browser: Any, url: str, **options: Any) -> Iterator[Visit]:
+def open_page(browser: Any, url: str, **options: Any) -> Iterator[Visit]:
     """Open ``url`` in a fresh profile; options are those of playwright's ``new_context``: viewport, color_scheme"""
     context = browser.new_context(**options)
     context.set_default_timeout(SLOW)

@@ -1,10 +1,17 @@
 import os
+import signal
 
 import pytest
 import torch
 from hypothesis import settings
 
 from ringconv.ops import choice
+
+# One browser for all tests that look at pages.
+pytest_plugins = ["browser"]
+
+# A shell starts what runs in the background deaf to Ctrl-C, and some tests are about that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples every time, but for `make test-all`, which looks for new ones.
 settings.register_profile("steady", derandomize=True)

@@ -19,16 +19,6 @@ def _loaded(path: Path) -> ModuleType:
     return sys.modules[name]
 
 
-_browser = _loaded(Path(__file__).parents[1] / "browser.py")
-chromium = _browser.chromium
-
-
-@pytest.fixture(scope="session")
-def visit():
-    """Opens a page in the browser: see tests/browser.py."""
-    return _browser.visit
-
-
 @pytest.fixture(scope="session")
 def hostile() -> ModuleType:
     return _loaded(Path(__file__).with_name("hostile.py"))

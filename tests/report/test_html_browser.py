@@ -1,7 +1,5 @@
 """The report in a real browser, from the disk."""
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,21 +10,6 @@ from ringconv.report.html import write_report
 from ringconv.training import list_runs
 
 SmallRuns = Callable[[str], Path]
-
-
-def _browser_module() -> Any:
-    name = "ringconv_tests_browser"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "browser.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-chromium = _browser_module().chromium
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +24,8 @@ def background(page: Any) -> str:
     return colour
 
 
-def test_lines_can_be_switched_and_read_out(chromium: Any, address: str) -> None:
-    with _browser_module().visit(chromium, address, viewport={"width": 1280, "height": 900}) as opened:
+def test_lines_can_be_switched_and_read_out(chromium: Any, visit: Any, address: str) -> None:
+    with visit(chromium, address, viewport={"width": 1280, "height": 900}) as opened:
         page = opened.page
         chart = page.locator(".chart").first
         lines = chart.locator(".plot g.series")
@@ -64,8 +47,8 @@ def test_lines_can_be_switched_and_read_out(chromium: Any, address: str) -> None
         assert opened.outside() == []
 
 
-def test_images_turn_and_stop(chromium: Any, address: str) -> None:
-    with _browser_module().visit(chromium, address, reduced_motion="reduce") as opened:
+def test_images_turn_and_stop(chromium: Any, visit: Any, address: str) -> None:
+    with visit(chromium, address, reduced_motion="reduce") as opened:
         page = opened.page
         turning = page.locator(".turning:has(.play)").last  # the masks, which always change a little
         assert turning.locator(".play").inner_text() == "Play", "nothing moves for those who asked for that"
@@ -85,11 +68,11 @@ def test_images_turn_and_stop(chromium: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_light_and_dark_fit_the_window(chromium: Any, address: str, width: int) -> None:
+def test_light_and_dark_fit_the_window(chromium: Any, visit: Any, address: str, width: int) -> None:
     colours = {}
     for scheme in ("light", "dark"):
         options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
-        with _browser_module().visit(chromium, address, **options) as opened:
+        with visit(chromium, address, **options) as opened:
             page = opened.page
             colours[scheme] = background(page)
             overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
@@ -102,8 +85,8 @@ def test_light_and_dark_fit_the_window(chromium: Any, address: str, width: int) 
     assert colours["light"] != colours["dark"]
 
 
-def test_it_can_be_read_without_scripts(chromium: Any, address: str) -> None:
-    with _browser_module().visit(chromium, address, java_script_enabled=False) as opened:
+def test_it_can_be_read_without_scripts(chromium: Any, visit: Any, address: str) -> None:
+    with visit(chromium, address, java_script_enabled=False) as opened:
         page = opened.page
         assert page.locator(".chart svg circle").first.is_visible()
         assert page.locator(".legend input").first.is_hidden()
