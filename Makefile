@@ -23,7 +23,7 @@ lint: .venv/installed-dev
 # Tests of pages use Debian's chromium; where it cannot be installed they are skipped and say so.
 browser:
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && [ -f /etc/debian_version ] && \
-		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 		echo "No chromium: tests in a browser are skipped."
 
 # The authors' package beside ours, so that `make bench` measures it too.
