@@ -123,6 +123,15 @@ def table_grid() -> list[Case]:
     grid += [
         Case(batch, c, 1, (side, side), k) for batch, side in ((1, 32), (8, 64)) for c in (32, 128) for k in (3, 5, 9)
     ]
+    grid += [Case(16, 1, 64, (side, side), k) for side in (96, 128) for k in (3, 7)]
+    grid += [Case(batch, c, 1, (2048,), k) for batch in (1, 8) for c in (64, 256) for k in (3, 7, 15, 31)]
+    grid += [
+        Case(batch, c_in, c_out, (24, 24, 24), k, stride=stride)
+        for batch in (2, 8)
+        for c_in, c_out in ((1, 4), (1, 96), (48, 1))
+        for k in (3, 7)
+        for stride in (1, 2)
+    ]
     # Depthwise layers gain or lose by their width and the size of their maps, so these are denser.
     grid += [
         Case(batch, c, c, (side, side), k, groups=c)
