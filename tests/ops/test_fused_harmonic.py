@@ -122,23 +122,6 @@ def assert_as_good_as_torch(some: Case, dtype: torch.dtype = torch.float32, seed
         assert error <= allowed, f"{name}: {error:.3e} > {allowed:.3e} for {some}"
 
 
-@pytest.fixture(params=[1, 2, 4])
-def threads(request: pytest.FixtureRequest) -> object:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def instruction_set(request: pytest.FixtureRequest) -> object:
-    before = native.instruction_set()
-    if native.instruction_set(request.param) != request.param:
-        pytest.skip(f"this machine has no {request.param}")
-    yield request.param
-    native.instruction_set(before)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", CASES)
 def test_named_cases(name: str, dtype: torch.dtype) -> None:

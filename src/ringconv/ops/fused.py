@@ -252,7 +252,8 @@ def _ring_conv_fake(
 
 
 @torch.library.register_fake(BACKWARD)  # type: ignore[untyped-decorator]
-def _ring_conv_backward_fake(dy: Tensor, x: Tensor, weight: Tensor, basis: Tensor, *geometry: Any) -> _Triple:
+def backward_fake(dy: Tensor, x: Tensor, weight: Tensor, basis: Tensor, *geometry: Any) -> _Triple:
+    """Gradients of the shapes that they will have; those that are not wanted are empty."""
     output_mask = geometry[-1]
     return (
         empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else x.new_empty(0),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
 from ringconv.ops import native
-from ringconv.ops.fused import DTYPES, dense_layout, empty_maps, plain
+from ringconv.ops.fused import DTYPES, backward_fake, dense_layout, empty_maps, plain
 from ringconv.ops.harmonic import harmonic_conv
 from ringconv.ops.native import output_size
 from ringconv.ops.options import ConvOptions, pad_input
@@ -175,14 +175,7 @@ def _harmonic_conv_fake(
     return empty_maps(x, weight.shape[0], output_size(x.shape[2:], kernel_size, stride, padding, dilation))
 
 
-@torch.library.register_fake(BACKWARD)  # type: ignore[untyped-decorator]
-def _harmonic_conv_backward_fake(dy: Tensor, x: Tensor, weight: Tensor, basis: Tensor, *geometry: Any) -> _Triple:
-    output_mask = geometry[-1]
-    return (
-        empty_maps(x, x.shape[1], x.shape[2:]) if output_mask[0] else x.new_empty(0),
-        torch.empty(weight.shape, dtype=weight.dtype, device=x.device) if output_mask[1] else weight.new_empty(0),
-        torch.empty(basis.shape, dtype=basis.dtype, device=x.device) if output_mask[2] else basis.new_empty(0),
-    )
+torch.library.register_fake(BACKWARD, backward_fake)
 
 
 # ---- derivatives ----
