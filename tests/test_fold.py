@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d, Upsample
-from ringconv._resizing import SizeRule, UpsampleTo, average_pool, symmetric_max_pool, upsampled_conv
+from ringconv.conversion.resizing import SizeRule, UpsampleTo, average_pool, symmetric_max_pool, upsampled_conv
 from ringconv.fold import FoldWarning, fold
 from ringconv.models import gmr_resnet
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ringconv._resizing import AveragePoolTo, SizeRule, SymmetricMaxPool, UpsampledConv, UpsampleTo
+from ringconv.conversion.resizing import AveragePoolTo, SizeRule, SymmetricMaxPool, UpsampledConv, UpsampleTo
 from ringconv.pooling import Downsample, Upsample
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}

@@ -12,10 +12,12 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from ringconv._conversion_checks import check_options, checked_patterns, refuse_wrapped
-from ringconv._conversion_judgement import Judge
-from ringconv._conversion_report import ConversionReport, LayerReport, describe
-from ringconv._conversion_rules import (
+from ringconv.conversion.checks import check_options, checked_patterns, refuse_wrapped
+from ringconv.conversion.judgement import Judge
+from ringconv.conversion.layer_choice import Choice, LayerChoice
+from ringconv.conversion.projection import effective_kernel, recalibrate_batchnorm, start_from
+from ringconv.conversion.report import ConversionReport, LayerReport, describe
+from ringconv.conversion.rules import (
     DRIFTS,
     Change,
     ConvFactory,
@@ -24,10 +26,8 @@ from ringconv._conversion_rules import (
     is_already_equivariant,
     kind_of,
 )
-from ringconv._layer_choice import Choice, LayerChoice
-from ringconv._projection import effective_kernel, recalibrate_batchnorm, start_from
-from ringconv._where_lost import where_lost
-from ringconv._windows import (
+from ringconv.conversion.where_lost import where_lost
+from ringconv.conversion.windows import (
     ALL_CONVS,
     CONVS,
     POOLS,

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from ringconv import Downsample, GMRConv2d, Upsample, deploy
-from ringconv._resizing import SizeRule, symmetric_max_pool
 from ringconv.commands._terminal import UsageError
 from ringconv.commands.export import export
+from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.deploy.onnx import runner
 from ringconv.models import create_model
 from ringconv.models.checkpoint import save_model

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from ringconv import Downsample
-from ringconv._resizing import SizeRule, symmetric_max_pool
+from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.deploy._pooling import average_pool_to, for_free_sizes, max_pool_to
 from ringconv.fold import fold
 

@@ -77,8 +77,8 @@ def test_the_cpu_scale_bounds_the_work_whatever_the_data() -> None:
         work.append(s.epochs * min(train, s.train_images or train) * pixels)
         assert s.epochs <= 60
         assert s.model_options["width"] == 16
-    assert max(work) <= 2.0e8
-    assert max(work) > 1.5e8, "the work that is allowed is used"
+    assert max(work) <= 1.2e8
+    assert max(work) > 0.9e8, "the work that is allowed is used"
 
 
 def test_images_keep_their_proportions() -> None:

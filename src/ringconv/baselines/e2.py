@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from ringconv._resizing import SizeRule, symmetric_max_pool
 from ringconv.baselines._escnn import EXTRA, OnTensors, escnn, steerable_conv
 from ringconv.baselines.fields import FieldLayers, FieldPool
+from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.layers import Downsample, Upsample
 from ringconv.models.factories import GlobalAverage, Size, per_stage
 from ringconv.models.registry import register_model

@@ -21,16 +21,21 @@ CLOSE = 1.15
 SHARE_CLOSE = 0.95
 """... which it must be for this share of the shapes."""
 WORST = 1.4
-"""No choice may be worse than this. A shape above it is timed again, for it may have been disturbed."""
+"""No choice may be worse than this."""
 RETIMINGS = 3
+"""So often is a shape timed again whose choice does not look good: two timings of one method may differ as much."""
 
 _MOST_PRODUCTS = 10**10
 """Larger cases, in multiply-adds of the dense convolution, are not drawn: they take long and tell nothing new."""
 
 
+_TABLE_SEEDS = (0, 1, "sweep 2")
+
+
 def steps(settings: Settings) -> list[Step]:
     """The suite "auto": random shapes, each of which gives one row for a mode."""
-    draw = random.Random(settings.seed)
+    # Not a draw of the table: the shapes that test a rule are not among those it was made from.
+    draw = random.Random(f"test {settings.seed}")
     cases = list(itertools.islice(random_cases(draw), settings.shapes))
     if settings.quick:
         cases = [case.shrunk() for case in cases]
@@ -48,7 +53,7 @@ def _auto_against_best(case: Case, mode: Mode, settings: Settings) -> list[Row]:
     timings = interleave(calls, **settings.timing())
     first = lowest = _ratio_to_best(timings)
     retimings = 0
-    while lowest > WORST and retimings < RETIMINGS:
+    while lowest > CLOSE and retimings < RETIMINGS:
         retimings += 1
         lowest = min(lowest, _ratio_to_best(interleave(calls, **settings.timing(retimings))))
     best = min(timings.keys() - {"auto"}, key=lambda method: timings[method].median)
@@ -104,7 +109,8 @@ def _row(case: Case, mode: Mode, timings: dict[str, Timing], methods: Sequence[s
 
 
 def table_grid() -> list[Case]:
-    """Shapes that cover what networks use: axes, channels in and out, kernels, map sizes, strides, depthwise."""
+    """Shapes that cover what networks use: axes, channels in and out, kernels, map sizes, strides, depthwise; and as
+    many drawn at random between them."""
     grid = [
         Case(batch, c_in, c_out, (side,) * axes, k, stride=stride)
         for axes, batch, sides in ((1, 16, (64, 1024)), (2, 8, (8, 32)), (3, 2, (8, 16)))
@@ -123,8 +129,21 @@ def table_grid() -> list[Case]:
     grid += [
         Case(batch, c, 1, (side, side), k) for batch, side in ((1, 32), (8, 64)) for c in (32, 128) for k in (3, 5, 9)
     ]
-    grid += [Case(16, 1, 64, (side, side), k) for side in (96, 128) for k in (3, 7)]
-    grid += [Case(batch, c, 1, (2048,), k) for batch in (1, 8) for c in (64, 256) for k in (3, 7, 15, 31)]
+    grid += [Case(batch, 1, 64, (side, side), k) for batch in (1, 4, 16) for side in (32, 96, 128) for k in (3, 5, 7)]
+    grid += [
+        Case(batch, c, 1, (side,), k)
+        for side in (32, 256, 2048)
+        for batch in (1, 8)
+        for c in (64, 256)
+        for k in (3, 7, 15, 31)
+    ]
+    # So do signals of few channels, which are done in no time whatever the method.
+    grid += [
+        Case(batch, c_in, c_out, (side,), k)
+        for batch, side in ((1, 128), (1, 2048), (32, 512), (32, 2048))
+        for c_in, c_out in ((1, 1), (1, 8), (8, 1), (8, 8), (8, 64), (64, 8))
+        for k in (3, 9, 31)
+    ]
     grid += [
         Case(batch, c_in, c_out, (24, 24, 24), k, stride=stride)
         for batch in (2, 8)
@@ -136,11 +155,12 @@ def table_grid() -> list[Case]:
     grid += [
         Case(batch, c, c, (side, side), k, groups=c)
         for batch in (1, 8)
-        for c in (32, 128, 192, 384)
+        for c in (32, 96, 128, 192, 384)
         for side in (7, 14, 28, 56)
         for k in (3, 5, 7, 9)
     ]
-    return [case for case in grid if case.dense_products <= _MOST_PRODUCTS]
+    drawn = [case for seed in _TABLE_SEEDS for case in itertools.islice(random_cases(random.Random(seed)), 200)]
+    return list(dict.fromkeys(case for case in grid + drawn if case.dense_products <= _MOST_PRODUCTS))
 
 
 def random_cases(draw: random.Random) -> Iterator[Case]:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import TypedDict, Unpack
 
-from ringconv._resizing import SizeRule, symmetric_max_pool
+from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.layers import Upsample
 from ringconv.models.factories import RingOptions, check_odd, check_positive, per_stage, split_ring_options, with_rings
 from ringconv.models.features import FeatureInfo

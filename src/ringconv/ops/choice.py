@@ -1,9 +1,9 @@
 """Which method computes a layer: what the compiled kernel covers, and what was fastest for layers like it.
 
-The rule is data. ``measured.csv`` beside this file holds the time of every method on a grid of layers; a new layer gets
-the method that lost least on the measured layers near it. It looks at channels, groups, kernel, rings, stride and the
-number of pixels; a compiled or exported graph, which must have no branch on that, gets what suits a usual number.
-``ringconv methods`` measures it anew.
+The rule is data. ``measured.csv`` beside this file holds the time of every method on many layers; for a new layer the
+times are read off a smooth surface through the measured ones, and the least wins. It looks at channels, groups, kernel,
+rings, stride and the number of pixels; a compiled or exported graph, which must have no branch on that, gets what suits
+a usual number. ``ringconv methods`` measures it anew.
 """
 
 from __future__ import annotations
@@ -80,27 +80,48 @@ def octave_of(pixels: int) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def fastest_method(shape: LayerShape, mode: Mode, octave: int = USUAL_OCTAVE, *, with_fused: bool) -> Computable:
-    """The method that lost least time against the best one on measured layers like this.
+    """The method that should take least time, going by measured layers.
 
     Args:
         octave: of the pixels of all outputs of the batch, see :func:`octave_of`.
     """
     if math.prod(shape.kernel_size) == 1:
         return "dense"
-    features, loss = _measurements(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
-    squares = np.square(features - _features(shape, octave)).sum(1)
-    weights = np.exp(0.5 * (squares.min() - squares))
-    return _COMPUTABLE[int(np.argmin(weights @ loss))]
+    features, heights, mean = _surface(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
+    times = mean + _likeness(_features(shape, octave)[None], features) @ heights
+    return _COMPUTABLE[int(np.argmin(times))]
+
+
+_Floats = NDArray[np.float64]
 
 
 @functools.cache
-def _measurements(mode: Mode, methods: tuple[Computable, ...]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Features (rows, F) of the measured layers, and the log of each method's time over the best (rows, methods)."""
+def _surface(mode: Mode, methods: tuple[Computable, ...]) -> tuple[_Floats, _Floats, _Floats]:
+    """Gaussian-process regression of the log of each method's time, but for the layer's mean over the methods.
+
+    Returns:
+        Features (rows, F) of the measured layers, the surface's heights over them (rows, methods), and its mean.
+    """
     with MEASURED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["mode"] == mode]
     features = np.stack([_features(layer_of_row(row), octave_of_row(row)) for row in rows])
     times = np.log([[float(row[f"{method}_ms"]) for method in methods] for row in rows])
-    return features, times - times.min(1, keepdims=True)
+    times -= times.mean(1, keepdims=True)
+    mean = times.mean(0)
+    noisy = _likeness(features, features) + _NOISE * np.eye(len(rows))
+    return features, np.linalg.solve(noisy, times - mean), mean
+
+
+_NOISE = 0.06
+"""Variance of a measurement, as a share of what it measures. It and the scales of the features are those with which
+each measured layer is told best from all others."""
+
+
+def _likeness(one: _Floats, other: _Floats) -> _Floats:
+    """exp(-d^2 / 2) of features (A, F) and (B, F): (A, B)."""
+    squares = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * one @ other.T
+    likeness: _Floats = np.exp(-0.5 * squares)
+    return likeness
 
 
 def layer_of_row(row: dict[str, str]) -> LayerShape:
@@ -124,20 +145,19 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size) for size in text.split("x"))
 
 
-def _features(shape: LayerShape, octave: int) -> NDArray[np.float64]:
-    """Coordinates in which layers a unit or two apart behave alike: octaves of channels, half octaves of width, three
-    octaves of pixels."""
+def _features(shape: LayerShape, octave: int) -> _Floats:
+    """Coordinates in which layers a unit apart behave alike."""
     dimensions = len(shape.kernel_size)
     return np.array(
         [
-            2.0 * dimensions,
-            math.log2(shape.in_channels / shape.groups),
-            math.log2(shape.out_channels / shape.groups),
-            math.log2(shape.groups),
-            2.0 * math.log2(math.prod(shape.kernel_size)) / dimensions,
-            2.0 * math.log2(shape.rings),
-            2.0 * math.log2(math.prod(shape.stride)) / dimensions,
-            octave / 3,
+            0.5 * dimensions,
+            0.25 * math.log2(shape.in_channels / shape.groups),
+            0.5 * math.log2(shape.out_channels / shape.groups),
+            0.75 * math.log2(shape.groups),
+            math.log2(math.prod(shape.kernel_size)) / dimensions,
+            0.5 * math.log2(shape.rings),
+            math.log2(math.prod(shape.stride)) / dimensions,
+            0.25 * octave,
         ]
     )
 

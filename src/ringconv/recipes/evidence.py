@@ -10,7 +10,7 @@ from typing import Any
 
 from ringconv.evaluation import EvaluationSettings, evaluate
 from ringconv.models.checkpoint import load_model
-from ringconv.recipes.studies import Study, Trial
+from ringconv.recipes.study import Study, Trial
 from ringconv.training import Run, Watch
 from ringconv.training.compare_runs import train_in
 from ringconv.training.files import write_whole

@@ -1,57 +1,18 @@
-"""Studies: which runs on real data the results page is made of, and what each differs in from the paper's."""
+"""The studies: which runs on real data the results page is made of, and what each differs in from the paper's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
 
+from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
+from ringconv.recipes.choices import CHOICES
+from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
+from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 from ringconv.training.settings import TrainSettings
 
-ChosenOn = Literal["test", "val"]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A row of a study: one network, trained with several seeds."""
-
-    name: str
-    """Part of the names of its files."""
-    label: str
-    settings: TrainSettings
-    seeds: tuple[int, ...] = (0,)
-    paper: Mapping[str, str] = field(default_factory=dict)
-    """What the paper prints for this row, by measure."""
-
-    def seeded(self, seed: int) -> TrainSettings:
-        return replace(self.settings, seed=seed)
-
-
-@dataclass(frozen=True)
-class Study:
-    """Runs that are compared with each other."""
-
-    name: str
-    title: str
-    data: str
-    """File, without its ending, that all rows train on."""
-    about: str
-    """What is asked, what all rows share, and how that differs from the paper."""
-    trials: tuple[Trial, ...]
-    split: ChosenOn = "test"
-    """Where the figures are from. A choice between options is made on a fifth of the training images (val), so that the
-    test images are not used up by it."""
-
-    def __post_init__(self) -> None:
-        names = [trial.name for trial in self.trials]
-        if len(set(names)) < len(names):
-            raise ValueError(f"the rows of {self.name} must have different names, got {names}")
-
-
 _ACCURACY = ("upright", "rotated", "rotated_std", "mirrored")
-_THREE = (0, 1, 2)
-_FIFTH = 0.2
 
 
 def _printed(recipe: str, *measures: str) -> dict[str, str]:
@@ -64,17 +25,10 @@ def _printed(recipe: str, *measures: str) -> dict[str, str]:
 
 # -- NWPU-10
 
-_NWPU = TrainSettings("gmr_resnet18", "nwpu10", size=64)
-"""The paper's protocol: 250 epochs of SGD in batches of 128, a cosine from 0.02, no augmentation."""
-
-
-def _on_nwpu(model: str, width: int, **options: Any) -> TrainSettings:
-    return replace(_NWPU, model=model, model_options={"width": width, "stem_pool": True, **options})
-
 
 def _nwpu_row(model: str, label: str, *, printed: bool = True) -> Trial:
     paper = _printed(f"tab:main/nwpu10/{model}") if printed else {}
-    return Trial(f"{model}-w16", f"{label}, width 16", _on_nwpu(model, 16), _THREE, paper)
+    return Trial(f"{model}-w16", f"{label}, width 16", nwpu_settings(model, 16), THREE_SEEDS, paper)
 
 
 NWPU = Study(
@@ -90,7 +44,15 @@ NWPU = Study(
         _nwpu_row("symm_resnet18", "Symm-R18"),
         _nwpu_row("sre_resnet18", "SRE-R18", printed=False),
         Trial(
-            "gmr_resnet18-w64", "GMR-R18, width 64", _on_nwpu("gmr_resnet18", 64),
+            "p4m_resnet18-w8", "G-R18, width 8", nwpu_settings("p4m_resnet18", 8),
+            paper=_printed("tab:main/nwpu10/p4m_resnet18"),
+        ),
+        Trial(
+            "e2_wrn16-w8", "E(2)-WRN16, width 8", nwpu_settings("e2_wrn16", 8),
+            paper=_printed("tab:main/nwpu10/e2_wrn16"),
+        ),
+        Trial(
+            "gmr_resnet18-w64", "GMR-R18, width 64", nwpu_settings("gmr_resnet18", 64),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
     ),
@@ -98,7 +60,7 @@ NWPU = Study(
 
 # -- ModelNet-10
 
-_MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8, epochs=10)
+_MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8, epochs=10, channels_last=True)
 
 
 def _modelnet_row(model: str, label: str) -> Trial:
@@ -125,7 +87,7 @@ _NUCLEI = TrainSettings("gmr_unet", "nuclei", crop=96, batch_size=8, epochs=300,
 
 def _nuclei_row(model: str, label: str) -> Trial:
     measures = ("dice", "dice_rotated", "iou", "iou_rotated")
-    return Trial(model, label, replace(_NUCLEI, model=model), _THREE, _printed(f"tab:seg/{model}", *measures))
+    return Trial(model, label, replace(_NUCLEI, model=model), THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
 
 
 NUCLEI = Study(
@@ -140,7 +102,7 @@ NUCLEI = Study(
 
 # -- CIFAR-10
 
-_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=30)
+_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=30, channels_last=True)
 
 
 def _cifar_row(model: str, label: str, *, turned: bool = False) -> Trial:
@@ -169,34 +131,9 @@ CIFAR = Study(
     ),
 )
 
-# -- options of the rings, chosen on validation images
-
-_CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
-    "published": ("the paper's form", {}),
-    "area": ("area-sampled rings", {"sampling": "area"}),
-    "unit-norm": ("rings of unit norm", {"normalize": True}),
-    "area-unit-norm": ("area-sampled rings of unit norm", {"sampling": "area", "normalize": True}),
+STUDIES: Mapping[str, Study] = {
+    study.name: study for study in (NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES)
 }
-
-
-def _choice(name: str, label: str, options: Mapping[str, Any]) -> Trial:
-    settings = replace(
-        _on_nwpu("gmr_resnet18", 16, **options), epochs=60, batch_size=32, validation=_FIFTH, final_test=False
-    )
-    return Trial(name, label, settings, _THREE)
-
-
-CHOICES = Study(
-    "choices",
-    "Options of the ring layer, chosen on validation images",
-    "nwpu10",
-    "GMR-R18 of width 16 on four fifths of the training crops of NWPU-10, tested on the last fifth: 60 epochs in"
-    " batches of 32, the rest as above.",
-    tuple(_choice(name, label, options) for name, (label, options) in _CHOICES.items()),
-    split="val",
-)
-
-STUDIES: Mapping[str, Study] = {study.name: study for study in (NWPU, MODELNET, NUCLEI, CIFAR, CHOICES)}
 
 
 def get_study(name: str) -> Study:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._progress import Progress
-from ringconv._where_lost import where_lost
+from ringconv.conversion.where_lost import where_lost
 from ringconv.convert import ConversionReport, convert
 from ringconv.models._timm import import_timm
 

@@ -17,6 +17,8 @@ from ringconv.benchmark.memory import saved_bytes
 from ringconv.benchmark.results import machine
 from ringconv.benchmark.timing import interleave
 from ringconv.models import create_model, model_entry
+from ringconv.report.markdown import markdown_rows
+from ringconv.report.speed_section import speed_section
 from ringconv.training.budget import Found, budget_table, forward_operations, read_budget
 from ringconv.training.files import write_whole
 
@@ -196,9 +198,11 @@ def read_steps(folder: Path) -> list[StepCost]:
 
 
 def write_methods_page(path: Path, results: Path) -> Path:
-    """Write the page from what ``results`` holds in its folders ``steps`` and ``budget``."""
+    """Write the page from what ``results`` holds in its folders ``steps`` and ``budget``, and from the benchmarks of
+    speed beside it."""
     steps, budget = read_steps(results / "steps"), read_budget(results / "budget")
-    parts = [_introduction(), *(_paragraph(method) for method in METHODS), _costs(steps), _on_one_budget(budget)]
+    paragraphs = [_paragraph(method) for method in METHODS]
+    parts = [_introduction(), *paragraphs, _costs(steps), speed_section(results.parent), _on_one_budget(budget)]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "\n\n".join(parts) + "\n")
     return path
@@ -217,7 +221,7 @@ trained networks too; the tests check the exact ones.
 
 ## What each keeps
 
-{_rows(table)}"""
+{markdown_rows(table)}"""
 
 
 def _paragraph(method: Method) -> str:
@@ -236,20 +240,21 @@ def _costs(steps: Sequence[StepCost]) -> str:
 
 Forward, backward and update of {BATCH} images of {SIDE}x{SIDE}, at each network's default width and without pooling
 after the stem; times are medians of interleaved rounds in one process (the networks of escnn: in a process of their own
-environment). GFLOP is the forward pass of one image. *Kept* is what the forward pass stores for the backward pass.
+environment). GFLOP is the forward pass of one image. *Kept* is what the forward pass stores for the backward pass. The
+paper trains 860 images per second with GMR-R18 and 450 with E(2)-WRN16, on its GPU.
 Made by `{COMMAND} --measure`, with OMP_WAIT_POLICY=PASSIVE."""
     if not steps:
         return f"{head}\n\nNot measured yet."
-    table = [["network", "parameters", "GFLOP per image", "step, ms", "kept, MB"], ["---", *["---:"] * 4]]
+    table = [["network", "parameters", "GFLOP per image", "step, ms", "images/s", "kept, MB"], ["---", *["---:"] * 5]]
     table += [
         [
             f"`{cost.model}`{_mark(cost.model)}", f"{cost.parameters:,}", f"{cost.forward_gigaflops:.2f}",
-            f"{cost.milliseconds:,.0f}", f"{cost.saved_megabytes:,.0f}",
+            f"{cost.milliseconds:,.0f}", f"{1e3 * BATCH / cost.milliseconds:.3g}", f"{cost.saved_megabytes:,.0f}",
         ]
         for cost in steps
     ]  # fmt: skip
     where = sorted({f"{cost.cpu}, {cost.threads} threads, torch {cost.torch}" for cost in steps})
-    return f"{head}\n\n{_rows(table)}\n\nMeasured on {'; '.join(where)}."
+    return f"{head}\n\n{markdown_rows(table)}\n\nMeasured on {'; '.join(where)}."
 
 
 def _mark(model: str) -> str:
@@ -278,7 +283,3 @@ One seed and a small budget: an indication of what each costs and keeps, not of 
 a machine that did other work as well; the table above compares costs.
 
 {budget_table(found)}"""
-
-
-def _rows(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)

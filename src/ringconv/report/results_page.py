@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringconv.recipes.evidence import Evidence, all_evidence
-from ringconv.recipes.studies import STUDIES, Study, Trial
+from ringconv.recipes.studies import STUDIES
+from ringconv.recipes.study import Study, Trial
+from ringconv.report.markdown import markdown_rows
 from ringconv.training.files import write_whole
 
 COMMAND = "ringconv results"
@@ -84,7 +86,7 @@ def _section(study: Study, results: Path) -> str:
         table += _rows(trial, found[trial.name], columns)
     where = sorted({f"{one.processor}, {one.threads} threads, torch {one.versions['torch']}" for one in rows})
     missing = [trial.label for trial in study.trials if not found[trial.name]]
-    parts = [head, "\n".join(f"| {' | '.join(cells)} |" for cells in table), f"Run on {'; '.join(where)}."]
+    parts = [head, markdown_rows(table), f"Run on {'; '.join(where)}."]
     if missing:
         parts.append(f"Not run yet: {'; '.join(missing)}.")
     return "\n\n".join(parts)

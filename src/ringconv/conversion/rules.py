@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ringconv._conversion_report import Action
-from ringconv._layer_choice import LayerChoice, by_pattern
-from ringconv._resizing import (
+from ringconv.conversion.layer_choice import LayerChoice, by_pattern
+from ringconv.conversion.report import Action
+from ringconv.conversion.resizing import (
     AveragePoolTo,
     ResizedConv,
     SizeRule,
@@ -22,7 +22,7 @@ from ringconv._resizing import (
     symmetric_max_pool,
     upsampled_conv,
 )
-from ringconv._windows import (
+from ringconv.conversion.windows import (
     CONVS,
     MAX_POOLS,
     AvgPool,

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ringconv._resizing import ResizedConv
-from ringconv._windows import TRANSPOSED_CONVS, Conv, TransposedConv, dimensions_of, has_own_forward
+from ringconv.conversion.resizing import ResizedConv
+from ringconv.conversion.windows import TRANSPOSED_CONVS, Conv, TransposedConv, dimensions_of, has_own_forward
 
 
 class _SeenConvolution(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ringconv._conversion_report import Loss
-from ringconv._projection import recalibrate_batchnorm
 from ringconv._rotate import Symmetry
+from ringconv.conversion.projection import recalibrate_batchnorm
+from ringconv.conversion.report import Loss
 
 _TOLERANCE = 1e-5
 """Relative, in float64: rounding stays below, also of layers that insist on float32, and what breaks equivariance is

@@ -8,8 +8,8 @@ import re
 import torch
 from torch import nn
 
-from ringconv._conversion_rules import Change
-from ringconv._windows import Conv, TransposedConv
+from ringconv.conversion.rules import Change
+from ringconv.conversion.windows import Conv, TransposedConv
 
 _PADS = (
     nn.modules.padding._ConstantPadNd,

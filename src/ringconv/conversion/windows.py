@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from ringconv._resizing import SizeRule
+from ringconv.conversion.resizing import SizeRule
 from ringconv.rings import as_tuple
 
 Conv = nn.Conv1d | nn.Conv2d | nn.Conv3d

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ringconv._conversion_rules import STRIDES, ConvFactory, Strides
+from ringconv.conversion.rules import STRIDES, ConvFactory, Strides
 from ringconv.layers import GMRConv2d, _unknown_options
 
 _TAKEN_FROM_THE_LAYER = (

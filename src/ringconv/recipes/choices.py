@@ -1,0 +1,59 @@
+"""Options beyond the paper's form, each against it on the same budget, chosen on validation images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ringconv.recipes.on_nwpu import DATA, SHORT, short_nwpu_settings
+from ringconv.recipes.study import THREE_SEEDS, Study, Trial
+
+_FIFTH = 0.2
+_AREA: dict[str, Any] = {"sampling": "area"}
+_UNIT: dict[str, Any] = {**_AREA, "normalize": True}
+
+_ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "published": ("the paper's form", {}),
+    "binned": ("as the authors' package samples", {"sampling": "binned"}),
+    "hard-rings": ("hard rings", {"sigma": None}),
+    "unit-init": ("initial weights of unit gain", {"init": "unit"}),
+    "area": ("area-sampled", _AREA),
+    "unit-norm": ("unit norm", {"normalize": True}),
+    "area-unit-norm": ("area-sampled, unit norm", _UNIT),
+    "area-orthonormal": ("area-sampled, orthonormal", {**_AREA, "normalize": "orthonormal"}),
+    "smooth-edge": ("area-sampled, unit norm, smooth edge", {**_UNIT, "edge": "smooth"}),
+    "lowpass": ("area-sampled, unit norm; low-pass before down-sampling", {**_UNIT, "downsampling": "lowpass"}),
+    "disc": ("area-sampled, unit norm; pooling over a disc", {**_UNIT, "pooling": "disc"}),
+    "harmonics-1": ("area-sampled, unit norm, harmonics of order 1", {**_UNIT, "harmonics": 1}),
+    "harmonics-2": ("area-sampled, unit norm, harmonics of orders 1 and 2", {**_UNIT, "harmonics": 2}),
+    "harmonics-2-all": (
+        "area-sampled, unit norm, harmonics of orders 1 and 2 on all rings but the first",
+        {**_UNIT, "harmonics": 2, "harmonic_rings": "all"},
+    ),
+    "harmonics-2-narrow": (
+        "area-sampled, unit norm, harmonics of orders 1 and 2, width 12",
+        {**_UNIT, "harmonics": 2, "width": 12},
+    ),
+    "harmonics-2-narrow-lowpass-disc": (
+        "area-sampled, unit norm, harmonics of orders 1 and 2, width 12; low-pass before down-sampling, pooling over a"
+        " disc",
+        {**_UNIT, "harmonics": 2, "width": 12, "downsampling": "lowpass", "pooling": "disc"},
+    ),
+}
+
+
+def _row(name: str, label: str, options: Mapping[str, Any]) -> Trial:
+    settings = short_nwpu_settings("gmr_resnet18", **{"width": 16, **options})
+    return Trial(name, label, replace(settings, validation=_FIFTH, final_test=False), THREE_SEEDS)
+
+
+CHOICES = Study(
+    "choices",
+    "Options of the ring layer, chosen on validation images",
+    DATA,
+    f"GMR-R18 of width 16 on four fifths of the training crops of NWPU-10, tested on the last fifth: {SHORT}, the rest"
+    " as above.",
+    tuple(_row(name, label, options) for name, (label, options) in _ROWS.items()),
+    split="val",
+)
