@@ -28,7 +28,7 @@ from ringconv.report.figures import (
     two_steps,
 )
 from ringconv.report.figures.changes import Answers
-from ringconv.report.figures.embeddings import Clusters
+from ringconv.report.figures.embeddings import Clusters, on_a_plane
 from ringconv.report.figures.kernels import cosines
 from ringconv.report.figures.layers import layer_named, stages
 from ringconv.report.figures.networks import images_for
@@ -251,6 +251,10 @@ def test_few_images_and_many_classes(networks, drawn, runs):
     figure = clusters(many)
     drawn(figure)
     assert not figure.legends
+
+
+def test_vectors_that_are_all_alike_have_places_too():
+    assert np.isfinite(on_a_plane(torch.ones(6, 4))).all()
 
 
 def test_a_missing_sklearn_names_the_extra(networks, shown, monkeypatch):

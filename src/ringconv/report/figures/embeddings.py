@@ -78,7 +78,8 @@ def on_a_plane(vectors: Tensor, seed: int = 0) -> NDArray[np.float64]:
     if len(vectors) < 3:
         raise ValueError(f"t-SNE needs at least 3 points, got {len(vectors)}: show more images or angles")
     manifold = needs("sklearn.manifold", "evaluate")
-    start = "pca" if min(vectors.shape) > 2 else "random"
+    # An invariant network may give all turns of an image the very same vector: those have no principal axes.
+    start = "pca" if min(vectors.shape) > 2 and bool((vectors != vectors[0]).any()) else "random"
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     points: NDArray[np.float64] = manifold.TSNE(
         perplexity=perplexity, init=start, random_state=seed
