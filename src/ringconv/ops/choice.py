@@ -87,8 +87,9 @@ def fastest_method(shape: LayerShape, mode: Mode, octave: int = USUAL_OCTAVE, *,
     """
     if math.prod(shape.kernel_size) == 1:
         return "dense"
-    features, heights, mean = _surface(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
-    times = mean + _likeness(_features(shape, octave)[None], features) @ heights
+    features, heights, trend = _surface(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
+    here = _features(shape, octave)[None]
+    times = _linear(here) @ trend + _likeness(here, features) @ heights
     return _COMPUTABLE[int(np.argmin(times))]
 
 
@@ -100,21 +101,27 @@ def _surface(mode: Mode, methods: tuple[Computable, ...]) -> tuple[_Floats, _Flo
     """Gaussian-process regression of the log of each method's time, but for the layer's mean over the methods.
 
     Returns:
-        Features (rows, F) of the measured layers, the surface's heights over them (rows, methods), and its mean.
+        Features (rows, F) of the measured layers, the surface's heights there (rows, methods) above a linear trend,
+        which is what remains far from all of them, and the trend (1 + F, methods).
     """
     with MEASURED.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["mode"] == mode]
     features = np.stack([_features(layer_of_row(row), octave_of_row(row)) for row in rows])
     times = np.log([[float(row[f"{method}_ms"]) for method in methods] for row in rows])
     times -= times.mean(1, keepdims=True)
-    mean = times.mean(0)
+    trend = np.linalg.lstsq(_linear(features), times, rcond=None)[0]
     noisy = _likeness(features, features) + _NOISE * np.eye(len(rows))
-    return features, np.linalg.solve(noisy, times - mean), mean
+    return features, np.linalg.solve(noisy, times - _linear(features) @ trend), trend
 
 
 _NOISE = 0.06
 """Variance of a measurement, as a share of what it measures. It and the scales of the features are those with which
 each measured layer is told best from all others."""
+
+
+def _linear(features: _Floats) -> _Floats:
+    """(A, F) -> (A, 1 + F)."""
+    return np.concatenate([np.ones((len(features), 1)), features], 1)
 
 
 def _likeness(one: _Floats, other: _Floats) -> _Floats:

@@ -24,9 +24,9 @@ def speed_section(folder: Path) -> str:
     """From the newest methods-<date>.csv in the folder."""
     head = """## Speed of one layer
 
-Made by `ringconv bench --suite methods` (`make bench-methods`): (2, 128, 64, 64) to 128 channels by kernel width, medians of interleaved calls in
-milliseconds; behind them, how many times ours (auto) that is. In italics: how many times its own layer the paper's
-figures are, on its GPU."""
+Made by `ringconv bench --suite methods` (`make bench-methods`): (2, 128, 64, 64) to 128 channels by kernel width,
+medians of interleaved calls in milliseconds; behind them, how many times ours (auto) that is. In italics: how many
+times its own layer the paper's figures are, on its GPU."""
     paths = sorted(folder.glob("methods-[0-9]*.csv"))
     if not paths:
         return f"{head}\n\nNot measured yet."
