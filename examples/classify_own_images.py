@@ -1,6 +1,6 @@
 """Your own images, a folder for each class -> a classifier that does not mind how they are turned -> an ONNX file.
 
-    pip install 'ringconv[train,deploy]'
+    pip install '.[train,deploy]'
     python examples/classify_own_images.py photos/ --epochs 60
 
 photos/ holds photos/<class>/<image>, or photos/train/<class>/<image> and photos/test/<class>/<image>.

@@ -1,6 +1,6 @@
 """A network that was trained elsewhere -> the same with ring convolutions, started from its weights -> trained on.
 
-    pip install 'ringconv[train,zoo]'
+    pip install '.[train,zoo]'
     python examples/convert_trained_network.py photos/ --model resnet18 --weights resnet18.safetensors
 
 Any torch network will do in the place of timm's; the training loop below is an ordinary one.
@@ -12,13 +12,10 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+import ringconv.models  # noqa: F401 (timm, which comes later, then knows our networks too)
 from ringconv import convert
-from ringconv._torchvision import import_torchvision
 from ringconv.data import open_data
 from ringconv.evaluation import EvaluationSettings, evaluate
-
-import_torchvision()  # timm needs it; its wheel does not fit every build of torch
-import timm  # noqa: E402
 
 
 def main(arguments: list[str] | None = None) -> float:
@@ -29,6 +26,7 @@ def main(arguments: list[str] | None = None) -> float:
     options.add_argument("--epochs", type=int, default=10)
     options.add_argument("--size", type=int, default=64)
     asked = options.parse_args(arguments)
+    import timm
 
     data = open_data(asked.images, size=asked.size)
     model = timm.create_model(

@@ -1,6 +1,6 @@
 """Images of cells with their masks -> a U-Net whose masks turn with the image -> masks of new images.
 
-    pip install 'ringconv[train]'
+    pip install '.[train]'
     python examples/segment_cells.py cells.npz --epochs 200
 
 cells.npz holds train_images and test_images, uint8 (N, H, W) or (N, H, W, 3), and train_masks and test_masks, uint8

@@ -1,6 +1,6 @@
 """Import torchvision also beside a torch that its compiled operators were not built for.
 
-The wheel on the public index is built for CUDA. Beside a CPU-only torch its library does not load, and the import
+The usual wheel is built for CUDA. Beside a CPU-only torch its library does not load, and the import
 then fails on the shape rule of an operator that nobody declared. With the declaration, models, transforms, data sets
 and what `ops` does in Python work; the compiled operators (`nms`, `deform_conv2d`, `io.read_image`) stay unavailable.
 """

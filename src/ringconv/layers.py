@@ -99,7 +99,7 @@ class _GMRConvNd(RingKernel):
             the direction. This keeps the equivariance, and makes the layer nonlinear.
         harmonic_rings: ``"middle"``: ring n // 2; ``"all"``: every ring but the first; or the rings' numbers, from 0.
         preset: ``"paper"`` fixes sigma, circular, sampling, normalize, edge, init and harmonics to the published form,
-            which are also the defaults today; what is given beside it counts more.
+            which are also the defaults today; options that are given beside it win.
 
     Attributes:
         weight: (out_channels, in_channels / groups, n).

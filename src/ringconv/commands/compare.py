@@ -59,7 +59,8 @@ def compare(
         resume: With --data: go on with the last comparison in OUT that was asked for the same.
         train_patches: Without --data: training patches per class; default 150.
         test_patches: Without --data: test patches per class; default 100.
-        out: Folder that gets the comparison's own folder, compare-<date>-<time>.
+        out: Folder that gets the comparison's own folder: compare-<date>-<time>, with --data
+            compare-<data>-<date>-<time>.
     """
     if data is None:
         _refuse("needs --data", models=models, scale=scale, width=width, size=size, resume=resume)

@@ -12,8 +12,8 @@ from ringconv.ops.choice import MEASURED
 def methods(out: Path = MEASURED, budget: float = 0.5, rounds: int = 5) -> None:
     """Measure which method is fastest, layer by layer.
 
-    Times every method on a grid of layer shapes and writes the table that method="auto" decides by. It takes about ten
-    minutes on an idle machine of two cores. Set OMP_WAIT_POLICY=PASSIVE in the environment first.
+    Times every method on a grid of layer shapes and writes the table that method="auto" decides by. It takes
+    about half an hour on an idle machine of two cores. Set OMP_WAIT_POLICY=PASSIVE in the environment first.
 
     Args:
         out: CSV file to write; by default the one that is in use.

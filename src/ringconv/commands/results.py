@@ -27,10 +27,10 @@ def results(
     Without a study, the page is written anew from the small files of all runs. With one, its runs that have no such
     file yet are trained and tested first, which takes minutes to hours each; a run that was stopped goes on.
 
-    All runs of a study: ringconv results nwpu10 --data ../data
+    All runs of a study: ringconv results nwpu10 --data data
 
     Args:
-        study: nwpu10, choices, ...; an unknown name lists them.
+        study: nwpu10, modelnet10, nuclei, cifar10, kernels, widths, partial or choices.
         data: Folder with the study's data, such as nwpu10.npz.
         rows: Only these rows of the study.
         seeds: Only these seeds.

@@ -17,6 +17,7 @@ from ringconv._progress import Progress
 from ringconv.conversion.where_lost import where_lost
 from ringconv.convert import ConversionReport, convert
 from ringconv.models._timm import import_timm
+from ringconv.training.files import write_whole
 
 COMMAND = "ringconv conversions"
 
@@ -164,6 +165,16 @@ hides a branch behind a zero; it exceeds 1 where the norms do not fit the turned
 gradient descent on the converted model every parameter had a finite gradient. `print(report)` of
 `convert(model, return_report=True, example_input=x)` tells the same of your own model, layer by layer.
 
+```python
+from ringconv.convert import convert, recalibrate_batchnorm
+
+model = convert(model, kernel_size={{"layer1.*": 9}}, skip="head*", sampling="area")  # sizes by layer name
+model = convert(trained, from_weights=True)  # every kernel becomes the nearest ring kernel
+recalibrate_batchnorm(model, loader)  # some hundred images; then train on
+```
+
+`help(ringconv.convert)` has all options.
+
 {summary}
 
 {table}
@@ -178,5 +189,5 @@ def write_section(path: Path, name: str, text: str) -> Path:
     sections = {part.partition(" -->")[0]: part.partition(" -->")[2].strip() for part in parts} | {name: text.strip()}
     path.parent.mkdir(parents=True, exist_ok=True)
     ordered = sorted(sections, key=lambda section: section != "table")
-    path.write_text("\n".join(f"{_MARK}{s} -->\n\n{sections[s]}\n" for s in ordered), encoding="utf-8")
+    write_whole(path, "\n".join(f"{_MARK}{s} -->\n\n{sections[s]}\n" for s in ordered))
     return path

@@ -49,8 +49,8 @@ METHODS = (
     ),
     Method(
         "GMR-Conv (ours)", ("gmr_resnet18",), "K = sum_i w_i G_i,  G_i(r) = exp(-(r - mu_i)^2 / 2 sigma_i^2)",
-        "One weight per Gaussian ring. With `sampling=\"area\", normalize=True` it is closest to symmetric between"
-        " quarter turns (docs/equivariance.md).",
+        "One weight per Gaussian ring. With `sampling=\"area\", edge=\"smooth\"` it is closest to symmetric between"
+        " quarter turns (docs/options.md).",
         "quarter turns and reflections, at every size", "all other angles", "-",
     ),
     Method(
@@ -279,7 +279,7 @@ Made by `ringconv budget`: {found[0].data}, images squashed to {budget["size"]}x
 {budget["width"]}, seed {budget["seed"]}, AdamW with a cosine from {budget["lr"]:g} in batches of
 {budget["batch_size"]}, no augmentation unless the row says so. {share} Tested on {budget["test_images"]} images, of
 every class in its proportion, every {budget["step"]:g} degrees; *std* is over the angles, in points of accuracy.
-One seed and a small budget: an indication of what each costs and keeps, not of what it can reach. Seconds are those of
-a machine that did other work as well; the table above compares costs.
+One seed and a small budget: an indication of what each costs and keeps, not of what it can reach. Seconds are from a
+machine that was not idle; the table above compares costs.
 
 {budget_table(found)}"""

@@ -25,8 +25,9 @@ def speed_section(folder: Path) -> str:
     head = """## Speed of one layer
 
 Made by `ringconv bench --suite methods` (`make bench-methods`): (2, 128, 64, 64) to 128 channels by kernel width,
-medians of interleaved calls in milliseconds; behind them, how many times ours (auto) that is. In italics: how many
-times its own layer the paper's figures are, on its GPU."""
+medians of interleaved calls in milliseconds, and in brackets that time divided by ours (auto). A channel of E(2)-Conv
+and Group-Conv is a field of 8 maps, so these two work on 1,024 maps: it is what they cost in the plain layer's place.
+In italics: the same ratios in the paper, on its GPU."""
     paths = sorted(folder.glob("methods-[0-9]*.csv"))
     if not paths:
         return f"{head}\n\nNot measured yet."

@@ -98,7 +98,7 @@ def train(
 def resume(folder: Path, *, data: DataSet | None = None, watch: Watch | None = None) -> Run:
     """Go on with a run from its last checkpoint.
 
-    On the CPU the result is, bit by bit, that of a run that never stopped. A finished run is returned as it is.
+    On the CPU the result is, bit for bit, that of a run that never stopped. A finished run is returned as it is.
     """
     watch = watch or Watch()
     run = read_run(folder)
