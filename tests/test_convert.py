@@ -795,3 +795,58 @@ def test_batch_norm_is_estimated_anew():
     assert [layer.training for layer in model] == [True, True, False]
     with pytest.raises(ValueError, match="needs at least one batch, got none"):
         recalibrate_batchnorm(model, [])
+
+
+@pytest.mark.parametrize("normalised", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm])
+def test_a_strided_pointwise_layer_with_a_computed_weight(normalised):
+    conv = normalised(nn.Conv2d(8, 16, 1, stride=2)).eval()
+    with pytest.warns(EquivarianceWarning, match="lost what"):
+        converted = convert(nn.Sequential(conv))
+    x = torch.randn(1, 8, 1, 1)
+    torch.testing.assert_close(converted(x), conv(x))
+
+
+class _Standardised(nn.Conv2d):
+    """As big transfer has them: the weight is normalised in forward."""
+
+    def forward(self, x):
+        weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
+        weight = weight / self.weight.std((1, 2, 3), keepdim=True)
+        return F.conv2d(x, weight, self.bias, self.stride)
+
+
+def test_a_strided_pointwise_subclass_keeps_the_kernel_it_computes():
+    conv = _Standardised(8, 16, 1, stride=2)
+    with pytest.warns(EquivarianceWarning, match="lost what _Standardised did"):
+        converted = convert(nn.Sequential(conv), from_weights=True)
+    x = torch.randn(2, 8, 1, 1)
+    torch.testing.assert_close(converted(x), conv(x))
+
+
+class _WithLists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = [nn.Conv2d(3, 3, 3, padding=1) for _ in range(2)]
+        self.named = {"last": [nn.Conv2d(3, 3, 3, padding=1)]}
+        for number, conv in enumerate([*self.convs, *self.named["last"]]):
+            self.add_module(f"conv{number}", conv)
+
+    def forward(self, x):
+        for conv in [*self.convs, *self.named["last"]]:
+            x = conv(x)
+        return x
+
+
+def test_layers_in_containers_of_the_networks_own_are_exchanged_too():
+    model = _WithLists()
+    converted = convert(model).double()
+    assert converted.convs[0] is converted.conv0
+    assert isinstance(converted.named["last"][0], GMRConv2d)
+    assert isinstance(model.convs[0], nn.Conv2d)
+    x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
+    torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
+
+
+def test_a_pattern_of_strides_that_matches_nothing_is_refused():
+    with pytest.raises(ValueError, match=r"strides: the pattern 'layr4\.\*' matches no layer"):
+        convert(resnet(18, width=4), strides={"layr4.*": "keep"})

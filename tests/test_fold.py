@@ -13,6 +13,7 @@ from torch import nn
 
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d, Upsample
 from ringconv.conversion.resizing import SizeRule, UpsampleTo, average_pool, symmetric_max_pool, upsampled_conv
+from ringconv.convert import convert
 from ringconv.fold import FoldWarning, fold
 from ringconv.models import gmr_resnet
 
@@ -437,3 +438,40 @@ def test_harmonics_keep_dtype_and_mode():
         assert not any(m.training for m in folded.modules())
         assert folded(x).dtype == dtype
         torch.testing.assert_close(folded(x).float(), layer(x).float(), rtol=0.05, atol=0.05)
+
+
+class _Joined(nn.Module):
+    """Doubles a map to the size of another, by keyword."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = GMRConv2d(2, 2, 3, padding=1)
+        self.up = Upsample(2)
+
+    def forward(self, x, skip):
+        return self.up(self.conv(x), size=skip.shape[2:]) + skip
+
+
+def test_upsampling_to_a_size_keeps_its_name_in_a_folded_model():
+    model = _Joined()
+    x, skip = torch.randn(1, 2, 5, 6), torch.randn(1, 2, 9, 12)
+    torch.testing.assert_close(fold(model)(x, skip), model(x, skip))
+
+
+@pytest.mark.parametrize("size", [[9, 11], (9, 11), torch.Size((9, 12))])
+def test_a_folded_upsampled_convolution_takes_sizes_as_torch_does(size):
+    conv = nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1)
+    model = convert(nn.ModuleList([conv]))
+    x = torch.randn(1, 2, 5, 6)
+    torch.testing.assert_close(fold(model)[0](x, output_size=size), model[0](x, output_size=size))
+
+
+def test_a_part_that_is_compiled_is_refused():
+    model = nn.Sequential(nn.Conv2d(1, 1, 1), torch.compile(GMRConv2d(1, 1, 3)))
+    with pytest.raises(ValueError, match=r"but 1 is a OptimizedModule.*model\.1\._orig_mod"):
+        fold(model)
+
+
+def test_the_mode_of_a_folded_low_pass_is_kept():
+    folded = fold(nn.Sequential(GMRConv2d(1, 1, 3), Downsample(2, mode="lowpass")).eval())
+    assert not any(module.training for module in folded.modules())

@@ -9,6 +9,7 @@ import pickle
 import shutil
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, assume, given, settings
@@ -724,3 +725,63 @@ def test_the_basis_of_a_fixed_sigma_is_kept_in_training_too(monkeypatch):
     assert len(calls) == 2
     layer.double().float()  # which fixes it anew
     assert (layer(x) - changed).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("in_dims", [0, 1, 2])
+def test_vmap_over_any_axis(in_dims):
+    layer = GMRConv2d(4, 8, 3)
+    x = torch.randn(2, 5, 4, 9, 9).movedim(0, in_dims)
+    expected = torch.stack([layer(part) for part in x.unbind(in_dims)])
+    torch.testing.assert_close(torch.vmap(layer, in_dims=in_dims)(x), expected)
+
+
+def test_vmap_over_images_in_channels_last():
+    layer = GMRConv2d(4, 8, 3)
+    x = torch.randn(5, 4, 9, 9).to(memory_format=torch.channels_last)
+    torch.testing.assert_close(torch.vmap(layer)(x.unsqueeze(1))[:, 0], layer(x))
+
+
+def test_fixed_widths_are_exact_in_double_precision():
+    layer = GMRConv2d(1, 1, 5, sigma="fixed", dtype=torch.float64)
+    before = layer.log_sigma.clone()
+    assert torch.equal(layer.to("cpu").log_sigma, before)
+    assert before[0].item() == layer.geometry.initial_log_sigma
+
+
+def test_integers_of_numpy_are_integers():
+    layer = GMRConv2d(np.int64(2), np.int32(4), np.int64(3), padding=np.int64(1), rings=np.int64(2))
+    assert layer(torch.zeros(1, 2, 5, 5)).shape == (1, 4, 5, 5)
+    assert type(layer.in_channels) is int
+
+
+def test_widths_of_binned_rings_are_set_by_either_name():
+    layer = GMRConv2d(1, 1, 5, sampling="binned")
+    layer.log_sigma = nn.Parameter(torch.ones(3))
+    assert [name for name, _ in layer.named_parameters()].count("log_sigma") == 0
+    assert torch.equal(layer.log_sigma_index, torch.ones(3))
+
+
+def test_harmonic_rings_must_be_several_numbers():
+    with pytest.raises(ValueError, match="harmonic_rings must be different numbers"):
+        GMRConv2d(1, 1, 5, harmonics=1, harmonic_rings=2)
+
+
+def test_a_table_without_a_method_does_not_stop_layers_from_being_built(tmp_path, monkeypatch):
+    choice = ringconv.ops.choice
+    lines = choice.MEASURED.read_text().splitlines()
+    rows = list(csv.DictReader(lines))[:4]
+    path = tmp_path / "measured.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, "fused_ms": ""} for row in rows)
+    monkeypatch.setattr(choice, "MEASURED", path)
+    shape = choice.LayerShape(64, 64, 1, (5, 5), 3, (1, 1))
+    for cached in (choice._surface, choice.fastest_method):
+        cached.cache_clear()
+    try:
+        assert choice.fastest_method(shape, "inference", with_fused=True) == "fused"
+        assert choice.fastest_method(shape, "inference", with_fused=False) in ("dense", "factored")
+    finally:
+        for cached in (choice._surface, choice.fastest_method):
+            cached.cache_clear()

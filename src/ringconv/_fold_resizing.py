@@ -7,11 +7,12 @@ empty tuple, not None: after ``(default + given)[-d:]`` no question is left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from ringconv.conversion.resizing import AveragePoolTo, SizeRule, SymmetricMaxPool, UpsampledConv, UpsampleTo
 from ringconv.pooling import Downsample, Upsample
@@ -22,13 +23,17 @@ _MAX_POOLS: dict[int, Any] = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d
 
 
 def traceable(module: nn.Module, dimensions: int | None) -> nn.Module:
-    """``module``, or its equal that torch.fx can trace.
+    """``module``, or its equal that torch.fx can trace, in the same mode.
 
     Args:
         dimensions: axes of the model's maps, if known.
     """
+    return _traceable(module, dimensions).train(module.training)
+
+
+def _traceable(module: nn.Module, dimensions: int | None) -> nn.Module:
     if isinstance(module, Upsample) and dimensions is not None:
-        return _Interpolation((module.factor,) * dimensions, (module.factor,) * dimensions)
+        return _Upsample((module.factor,) * dimensions, (module.factor,) * dimensions)
     if isinstance(module, Downsample) and module.factor > 1:
         pool = _AveragePool(SizeRule.ceil_division((module.factor,) * module.dimensions))
         return pool if module.lowpass is None else nn.Sequential(module.lowpass, pool)
@@ -51,14 +56,28 @@ class _Interpolation(nn.Module):
         self.stride = stride
         self.extra = extra
 
-    def forward(self, input: Tensor, output_size: tuple[int, ...] = ()) -> Tensor:
+    def forward(self, input: Tensor, output_size: Sequence[int] = ()) -> Tensor:
         d = len(self.stride)
         last = _last_sides(input, d)
         wanted = tuple((side - 1) * s + e for side, s, e in zip(last, self.stride, self.extra, strict=True))
-        size = (wanted + output_size)[-d:]
+        size = (wanted + _as_tuple(output_size))[-d:]
         batched = input.reshape(-1, input.shape[-d - 1], *last)
         y = F.interpolate(batched, size, mode=_MODES[d], align_corners=False)
         return y.reshape(input.shape[:-d] + y.shape[-d:])
+
+
+class _Upsample(_Interpolation):
+    """With the argument's name of :class:`ringconv.Upsample`."""
+
+    def forward(self, input: Tensor, size: Sequence[int] = ()) -> Tensor:
+        return super().forward(input, size)
+
+
+def _as_tuple(size: Any) -> Any:
+    """Torch documents lists. What is only known when the graph runs is made one then, by Python's own tuple."""
+    if isinstance(size, fx.Proxy):
+        return size.tracer.create_proxy("call_function", tuple, (size,), {})
+    return tuple(size)
 
 
 class _Upsampled(nn.Module):
@@ -67,7 +86,7 @@ class _Upsampled(nn.Module):
         self.up = up
         self.conv = conv
 
-    def forward(self, input: Tensor, output_size: tuple[int, ...] = ()) -> Any:
+    def forward(self, input: Tensor, output_size: Sequence[int] = ()) -> Any:
         return self.conv(self.up(input, output_size))
 
 

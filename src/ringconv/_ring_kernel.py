@@ -70,6 +70,9 @@ class RingKernel(nn.Module):
         # Only reached for what torch keeps in its own dictionaries: parameters, buffers and submodules.
         return super().__getattr__(self._sigma_name if name == "log_sigma" else name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(self._sigma_name if name == "log_sigma" else name, value)
+
     def reset_parameters(self) -> None:
         """Initialise weight, sigma and bias anew."""
         log_sigma = getattr(self, self._sigma_name)
@@ -126,8 +129,7 @@ class RingKernel(nn.Module):
                 setattr(self, name, table)
         self._kept = {}
         if self.sigma == "fixed" and self.geometry.gaussian:
-            fixed = torch.full((self.rings,), self.geometry.initial_log_sigma).to(self.weight)
-            setattr(self, self._sigma_name, fixed)
+            setattr(self, self._sigma_name, self.weight.new_full((self.rings,), self.geometry.initial_log_sigma))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> RingKernel:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves

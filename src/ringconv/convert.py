@@ -126,6 +126,9 @@ def convert(
     return converted, report
 
 
+_TORCHS_OWN = frozenset(vars(nn.Module()))
+
+
 class _Conversion:
     """One model on its way. All new layers are built before the first is put in place."""
 
@@ -145,6 +148,8 @@ class _Conversion:
         self._model = model
         # A second conversion finds its own layers; torch's, if these are asked for, are what there is to convert.
         self._already = (to,) if isinstance(to, type) and to not in CONVS else ()
+        if isinstance(strides, Mapping):
+            checked_patterns("strides", list(strides), model)
         self._skip = checked_patterns("skip", [skip] if isinstance(skip, str) else skip, model)
         self._from_weights = from_weights
         self._new: dict[int, nn.Module] = {}
@@ -170,7 +175,21 @@ class _Conversion:
             for name, child in parent._modules.items():
                 if id(child) in self._new:
                     parent._modules[name] = self._new[id(child)]
+            # Some networks also keep layers in containers of their own, and call them from there.
+            for name, value in vars(parent).items():
+                if name not in _TORCHS_OWN and isinstance(value, (list, tuple, dict)):
+                    vars(parent)[name] = self._exchanged(value)
         return self._new.get(id(self._model), self._model)
+
+    def _exchanged(self, value: Any) -> Any:
+        """The same containers with the new layers in the place of the old ones."""
+        if isinstance(value, nn.Module):
+            return self._new.get(id(value), value)
+        if type(value) in (list, tuple):
+            return type(value)(self._exchanged(part) for part in value)
+        if type(value) is dict:
+            return {key: self._exchanged(part) for key, part in value.items()}
+        return value
 
     def _convolutions(self) -> tuple[list[str], list[str]]:
         """Names of the convolutions that sizes apply to, and of those that must be named to get one."""

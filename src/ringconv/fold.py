@@ -59,16 +59,19 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     return plain
 
 
-def _refuse_wrappers(module: nn.Module) -> None:
-    wrapped = {
-        "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
-        "_orig_mod": hasattr(module, "_orig_mod"),
-    }
-    for attribute, is_wrapped in wrapped.items():
-        if is_wrapped:
-            raise ValueError(
-                f"fold takes the model itself, not a {type(module).__name__} around it: give it model.{attribute}"
-            )
+def _refuse_wrappers(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        wrapped = {
+            "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
+            "_orig_mod": hasattr(module, "_orig_mod"),
+        }
+        for attribute, is_wrapped in wrapped.items():
+            if is_wrapped:
+                inside = f"model.{name}.{attribute}" if name else f"model.{attribute}"
+                raise ValueError(
+                    f"fold takes a model of ordinary modules, but {name or 'it'} is a {type(module).__name__}: give"
+                    f" it what is inside, {inside}"
+                )
 
 
 # -- modules

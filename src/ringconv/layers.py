@@ -148,6 +148,7 @@ class _GMRConvNd(RingKernel):
         n_dims = self._dimensions
         for name, value in (("in_channels", in_channels), ("out_channels", out_channels), ("groups", groups)):
             check_positive_int(name, value)
+        in_channels, out_channels, groups = int(in_channels), int(out_channels), int(groups)
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
                 raise ValueError(f"{name} must be divisible by groups, got {name}={channels} and groups={groups}")
@@ -389,7 +390,8 @@ class GMRConv3d(_GMRConvNd):
 def _in_memory_format_of(x: Tensor, y: Tensor) -> Tensor:
     """``y`` in channels_last if ``x`` is, as torch's convolutions return it."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    if x.dim() not in formats or x.is_contiguous():
+    # Under vmap a tensor does not tell its layout.
+    if x.dim() not in formats or torch._C._are_functorch_transforms_active() or x.is_contiguous():
         return y
     memory_format = formats[x.dim()]
     return y.contiguous(memory_format=memory_format) if x.is_contiguous(memory_format=memory_format) else y

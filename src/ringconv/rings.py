@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ringconv._checks import is_integer
 from ringconv._ring_samples import bin_of_radius, hard_edges, orbits_of, release_edges, samples_of
 
 Sampling = Literal["point", "area", "binned"]
@@ -284,6 +285,6 @@ def as_tuple(value: int | Sequence[int], dimensions: int, name: str) -> tuple[in
     values = tuple(value) if isinstance(value, Sequence) else (value,) * dimensions
     if len(values) == 1:
         values = values * dimensions
-    if len(values) != dimensions or not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+    if len(values) != dimensions or not all(map(is_integer, values)):
         raise ValueError(f"{name} must be an int or {dimensions} ints, got {value!r}")
-    return values
+    return tuple(int(v) for v in values)

@@ -153,3 +153,16 @@ def test_networks_of_escnn_are_listed_and_say_what_they_need():
         for name in OF_ESCNN:
             with pytest.raises(MissingExtraError, match="make escnn"):
                 create_model(name)
+
+
+@pytest.mark.parametrize("layer", [SymmConv2d, HarmonicConv2d, ORConv2d])
+def test_weights_are_assigned_to_a_layer_without_storage(layer):
+    trained = layer(2, 4, 3)
+    with torch.device("meta"):
+        empty = layer(2, 4, 3)
+    empty.load_state_dict(trained.state_dict(), assign=True)
+    torch.testing.assert_close(empty.kernel(), trained.kernel())
+
+
+def test_radii_with_a_dilation_for_each_axis():
+    assert fuhl.rad_conv(2, 3, dilation=(2, 2))(torch.zeros(1, 2, 9, 9)).shape == (1, 3, 9, 9)

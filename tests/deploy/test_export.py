@@ -194,3 +194,9 @@ def test_quantisation_is_checked(tmp_path):
         deploy.quantize_onnx(tmp_path / "m.onnx", tmp_path / "o.onnx", "static")
     with pytest.raises(ValueError, match="got 'int4'"):
         deploy.quantize_onnx(tmp_path / "m.onnx", tmp_path / "o.onnx", "int4")
+
+
+def test_exporting_leaves_the_mode_of_the_model(tmp_path):
+    model = create_model("gmr_resnet18", width=4, num_classes=3).train()
+    deploy.export_onnx(model, tmp_path / "net.onnx", torch.zeros(1, 3, 32, 32), free_sizes=False)
+    assert all(module.training for module in model.modules())

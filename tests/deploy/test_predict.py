@@ -150,3 +150,13 @@ def test_an_empty_table_has_a_header(tmp_path):
     from ringconv.deploy import Predictions
 
     assert write_predictions(Predictions([], {}), tmp_path / "a.csv").read_text() == "path,class,probability\n"
+
+
+def test_a_model_in_training_mode_is_asked_in_eval_and_stays_as_it_is(tmp_path):
+    model = create_model("gmr_resnet18", width=4, num_classes=3).train()
+    Image.new("RGB", (40, 40), (90, 10, 200)).save(tmp_path / "x.png")
+    info = CheckpointInfo("gmr_resnet18", {}, ("a", "b", "c"), Preprocessing(size=(32, 32)))
+    first, second = (predict(model, info, [tmp_path / "x.png"]).rows[0] for _ in range(2))
+    assert first == second
+    assert all(module.training for module in model.modules())
+    assert predict(model.eval(), info, [tmp_path / "x.png"]).rows[0] == first

@@ -104,6 +104,11 @@ class KernelConv(nn.Module):
         self.build_tables()
         return self
 
+    def _load_from_state_dict(self, *args: Any) -> None:
+        # With assign=True the weight may have come from another device or dtype than the tables.
+        super()._load_from_state_dict(*args)
+        self.build_tables()
+
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]
         defaults: dict[str, object] = {

@@ -24,6 +24,7 @@ from ringconv.layers import GMRConv2d
 from ringconv.models.factories import PlainLayers, Size, after_downsampling, plain_conv
 from ringconv.models.registry import register_model
 from ringconv.models.resnet import ResNet, SkeletonOptions, resnet_of_depth
+from ringconv.rings import as_tuple
 
 OUR_READING = "our reading of a short description, without its authors' code"
 
@@ -41,7 +42,8 @@ def rad_conv(in_channels: int, out_channels: int, radii: int = 3, **options: Any
     The options are those of :class:`ringconv.GMRConv2d`; by default ``padding`` keeps the size at stride 1.
     """
     _check_radii(radii)
-    options = {"padding": (radii - 1) * options.get("dilation", 1), "sigma": None} | options
+    dilation = as_tuple(options.get("dilation", 1), 2, "dilation")
+    options = {"padding": tuple((radii - 1) * step for step in dilation), "sigma": None} | options
     return GMRConv2d(in_channels, out_channels, 2 * radii - 1, rings=radii, **options)
 
 

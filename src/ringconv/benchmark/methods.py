@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -77,8 +78,8 @@ def auto_table(
 ) -> Path:
     """Measure every method on a grid of layer shapes: what a rule for method="auto" can be made from.
 
-    Run with OMP_WAIT_POLICY=PASSIVE on an idle machine. The file is written anew after each row, so an interrupted run
-    keeps what it has.
+    Run with OMP_WAIT_POLICY=PASSIVE on an idle machine. Rows are kept beside the file as they come, in
+    ``<name>.partial.csv``; only when all are there do they take its place, for layers are built by it.
 
     Args:
         path: CSV file; a row has the layer's shape, batch, map size, mode, and the median of each method in
@@ -91,11 +92,13 @@ def auto_table(
     """
     where = machine()
     rows: list[Row] = []
+    partial = path.with_suffix(".partial.csv")
     for case, mode in itertools.product(table_grid() if cases is None else cases, modes):
         calls, reasons = prepare(METHODS, case, mode, seed)
         timings = interleave(calls, budget=budget, rounds=rounds, seed=seed)
         rows.append(_row(case, mode, timings, METHODS) | {"note": _note(reasons)} | where)
-        write_csv(path, rows)
+        write_csv(partial, rows)
+    os.replace(partial, path)
     return path
 
 

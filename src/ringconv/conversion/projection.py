@@ -57,7 +57,7 @@ def start_from(old: Conv | TransposedConv, new: nn.Module, resampling: Sequence[
     if inner.weight is old.weight or old.weight.is_meta:
         return
     n_dims = dimensions_of(old)
-    kernel = effective_kernel(old).double()
+    kernel = effective_kernel(old).cpu().double()  # not every device has float64
     if isinstance(old, TRANSPOSED_CONVS):
         kernel = _as_convolution(kernel, old.groups)
     basis = _basis(inner, n_dims)
@@ -83,7 +83,7 @@ def _basis(conv: Any, n_dims: int) -> Tensor | None:
         return torch.ones(1, *[1] * n_dims, dtype=torch.float64) if max(conv.kernel_size) == 1 else None
     if not hasattr(conv, "basis"):
         return None
-    basis: Tensor = conv.basis().double()
+    basis: Tensor = conv.basis().cpu().double()
     # Rings of its own for every pair of channels begin as the same.
     return basis if basis.dim() == n_dims + 1 else basis[0, 0]
 

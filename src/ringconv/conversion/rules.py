@@ -10,6 +10,7 @@ from typing import Any, Literal
 from torch import nn
 
 from ringconv.conversion.layer_choice import LayerChoice, by_pattern
+from ringconv.conversion.projection import effective_kernel
 from ringconv.conversion.report import Action
 from ringconv.conversion.resizing import (
     AveragePoolTo,
@@ -32,6 +33,7 @@ from ringconv.conversion.windows import (
     UnknownWindowError,
     Window,
     dimensions_of,
+    has_own_forward,
     sizes_given,
     window_of,
 )
@@ -155,7 +157,11 @@ class Rules:
         pointwise = CONVS[len(window.kernel) - 1]
         has_bias = conv.bias is not None
         new = pointwise(conv.in_channels, conv.out_channels, 1, groups=conv.groups, bias=has_bias, device="meta")
-        new.weight, new.bias = conv.weight, conv.bias
+        weight = conv.weight
+        if not isinstance(weight, nn.Parameter) or has_own_forward(conv):
+            # It is computed, by a parametrization or in forward: what it is now becomes the weight.
+            weight = nn.Parameter(effective_kernel(conv).clone())
+        new.weight, new.bias = weight, conv.bias
         return Change(
             "replaced",
             "a strided 1x1: down-sampling, then the same 1x1",
@@ -344,7 +350,7 @@ class Rules:
         if self._strides_of(name) == "keep":
             return Change("kept", "strides are kept", breaks=DRIFTS)
         channels = int(getattr(pool, "channels", None) or 1)
-        stride = as_tuple(getattr(pool, "stride", 2), 2, "stride")
+        stride = as_tuple(getattr(pool, "stride", 2) or 2, 2, "stride")
         candidates = [SizeRule.ceil_division(stride), SizeRule(stride, tuple(-step for step in stride))]
         sides = range(8, 8 + 2 * max(stride))
         try:

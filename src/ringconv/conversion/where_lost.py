@@ -70,7 +70,7 @@ def where_lost(model: nn.Module, example: Tensor) -> tuple[float, tuple[Loss, ..
 def _stirred(model: nn.Module, x: Tensor) -> nn.Module:
     trial = copy.deepcopy(model).double().eval()
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         for name, parameter in trial.named_parameters():
             if name.endswith("bias") and parameter.dim() == 1:
                 parameter.uniform_(-0.1, 0.1)

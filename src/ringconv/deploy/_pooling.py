@@ -30,7 +30,9 @@ def for_free_sizes(model: nn.Module, average: bool = True) -> nn.Module:
     for module in model.modules():
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
-                node.target = replacements.get(node.target, node.target)
+                # A size in another form stands in graphs that are not ours, is fixed, and torch exports it.
+                if len(node.args) > 1 and isinstance(node.args[1], (list, tuple, fx.Node)):
+                    node.target = replacements.get(node.target, node.target)
             module.recompile()
     return model
 

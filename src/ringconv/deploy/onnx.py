@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ringconv._extras import needs
 from ringconv.deploy.programs import trace, written_at_once
+from ringconv.equivariance import evaluating
 from ringconv.fold import Form
 
 EXTRA = "deploy"
@@ -66,19 +67,19 @@ def export_onnx(
         sizes.append(tuple(side + 1 + 2 * axis for axis, side in enumerate(example.shape[2:])))
     with written_at_once(Path(path)) as partial:
         exported.save(partial, external_data=False)
-        check_onnx(partial, model, [torch.randn(1 + n, example.shape[1], *size) for n, size in enumerate(sizes)])
+        inputs = [torch.randn(1 + n, example.shape[1], *size).to(example) for n, size in enumerate(sizes)]
+        check_onnx(partial, model, inputs)
     return Path(path)
 
 
 def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[Tensor]) -> float:
     """The largest error of the file relative to the model's largest output; above TOLERANCE an :class:`ExportError`."""
-    model = model.eval()
     run = runner(path)
     worst = 0.0
     for x in inputs:
-        with torch.no_grad():
+        with evaluating(model):
             outputs = model(x)
-        for expected, got in zip(_all(outputs), run(x.numpy()), strict=True):
+        for expected, got in zip(map(Tensor.cpu, _all(outputs)), run(x.cpu().numpy()), strict=True):
             if got.shape != tuple(expected.shape):
                 raise ExportError(
                     f"an input of {tuple(x.shape)} gives {got.shape} in ONNX, {tuple(expected.shape)} in torch"

@@ -13,6 +13,7 @@ from torch import nn
 from ringconv._progress import Progress
 from ringconv.deploy.images import input_channels, read_image
 from ringconv.deploy.programs import written_at_once
+from ringconv.equivariance import evaluating
 from ringconv.models.checkpoint import CheckpointInfo, Preprocessing
 
 
@@ -66,7 +67,7 @@ def predict(
             except (OSError, SyntaxError) as error:  # Pillow raises both on files that are damaged
                 result.unreadable[path] = str(error)
         if images:
-            with torch.inference_mode():
+            with evaluating(model), torch.inference_mode():
                 logits = model(torch.stack(images).to(device, dtype))
             result.rows.extend(_best(readable, logits, info.class_names, top))
         progress("predict", min(start + batch, len(paths)), len(paths))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ringconv.deploy._pooling import for_free_sizes
+from ringconv.equivariance import evaluating
 from ringconv.fold import Form, fold
 
 _LEAST_SIDE = 67
@@ -30,7 +31,8 @@ def trace(
             ``range_constraints``; otherwise the size is that of ``example`` and only the batch is free.
         average_pooling: with free sizes, write adaptive average pooling out for other runtimes; without, keep torch's.
     """
-    folded = for_free_sizes(fold(model.eval(), form, batch_norm=True), average=free_sizes and average_pooling)
+    with evaluating(model):
+        folded = for_free_sizes(fold(model, form, batch_norm=True), average=free_sizes and average_pooling)
     dimensions = example.dim() - 2
     free = {0: Dim.DYNAMIC}
     batch = example[:1].expand(2, *example.shape[1:]) if len(example) < 2 else example

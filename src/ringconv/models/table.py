@@ -45,12 +45,11 @@ def describe_model(name: str, input_size: int = 64, **options: Any) -> ModelRow:
     entry = model_entry(name)
     if entry.extra not in (None, TIMM_EXTRA):
         return ModelRow(entry, None if options else entry.parameters, missing="built by another library")
+    has_features = "features_only" in entry.options
     try:
         with torch.device("meta"):
-            network = create_model(name, **options).eval()
-            backbone = (
-                create_model(name, **options, features_only=True) if "features_only" in entry.options else network
-            )
+            network = create_model(name, **{**options, "features_only": False} if has_features else options).eval()
+            backbone = create_model(name, **{**options, "features_only": True}) if has_features else network
     except MissingExtraError as error:
         return ModelRow(entry, entry.parameters, missing=str(error))
     size = _input_size(entry, options.get("dimensions", entry.dimensions[0]), input_size)

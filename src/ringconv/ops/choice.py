@@ -14,7 +14,7 @@ import importlib.util
 import math
 import warnings
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -87,31 +87,39 @@ def fastest_method(shape: LayerShape, mode: Mode, octave: int = USUAL_OCTAVE, *,
     """
     if math.prod(shape.kernel_size) == 1:
         return "dense"
-    features, heights, trend = _surface(mode, _COMPUTABLE if with_fused else _COMPUTABLE[:2])
+    methods = _COMPUTABLE if with_fused else _COMPUTABLE[:2]
+    surface = _surface(mode, methods)
+    if surface is None:
+        return methods[-1]
+    features, heights, trend = surface
     here = _features(shape, octave)[None]
     times = _linear(here) @ trend + _likeness(here, features) @ heights
     return _COMPUTABLE[int(np.argmin(times))]
 
 
-_Floats = NDArray[np.float64]
+_Floats = NDArray[np.floating[Any]]
 
 
 @functools.cache
-def _surface(mode: Mode, methods: tuple[Computable, ...]) -> tuple[_Floats, _Floats, _Floats]:
+def _surface(mode: Mode, methods: tuple[Computable, ...]) -> tuple[_Floats, _Floats, _Floats] | None:
     """Gaussian-process regression of the log of each method's time, but for the layer's mean over the methods.
 
     Returns:
         Features (rows, F) of the measured layers, the surface's heights there (rows, methods) above a linear trend,
-        which is what remains far from all of them, and the trend (1 + F, methods).
+        which is what remains far from all of them, and the trend (1 + F, methods). None if the table was made without
+        one of the methods.
     """
     with MEASURED.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["mode"] == mode]
+        rows = [row for row in csv.DictReader(file) if row["mode"] == mode and all(row[f"{m}_ms"] for m in methods)]
+    if not rows:
+        return None
     features = np.stack([_features(layer_of_row(row), octave_of_row(row)) for row in rows])
     times = np.log([[float(row[f"{method}_ms"]) for method in methods] for row in rows])
     times -= times.mean(1, keepdims=True)
-    trend = np.linalg.lstsq(_linear(features), times, rcond=None)[0]
+    trend: _Floats = np.linalg.lstsq(_linear(features), times, rcond=None)[0]
     noisy = _likeness(features, features) + _NOISE * np.eye(len(rows))
-    return features, np.linalg.solve(noisy, times - _linear(features) @ trend), trend
+    heights: _Floats = np.linalg.solve(noisy, times - _linear(features) @ trend)
+    return features, heights, trend
 
 
 _NOISE = 0.06
