@@ -850,3 +850,20 @@ def test_layers_in_containers_of_the_networks_own_are_exchanged_too():
 def test_a_pattern_of_strides_that_matches_nothing_is_refused():
     with pytest.raises(ValueError, match=r"strides: the pattern 'layr4\.\*' matches no layer"):
         convert(resnet(18, width=4), strides={"layr4.*": "keep"})
+
+
+class _Cropped(nn.ConvTranspose2d):
+    def forward(self, x):
+        return super().forward(x)[..., :-1, :-1]
+
+
+class _Styled(nn.ConvTranspose2d):
+    def forward(self, x, style):
+        return super().forward(x) * style
+
+
+@pytest.mark.parametrize(("layer", "why"), [(_Cropped, "sizes of its own"), (_Styled, "sizes are not known")])
+def test_transposed_subclasses_with_a_forward_of_their_own_are_left(layer, why):
+    model, report = convert(nn.Sequential(layer(2, 2, 2, stride=2)), return_report=True)
+    assert type(model[0]) is layer
+    assert why in str(report)

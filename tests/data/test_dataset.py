@@ -10,6 +10,8 @@ from torch.utils.data import DataLoader
 from ringconv.data import DataSet, Split, open_data
 from ringconv.data.dataset import scale_of
 
+FITS = ("squash", "crop")
+
 
 def pictures(count=10, channels=3, size=(6, 5)):
     generator = np.random.default_rng(0)
@@ -76,6 +78,11 @@ def test_scales():
     assert scale_of(pictures().astype(np.uint16) * 200) == 65535
     assert scale_of(pictures().astype(np.float32)) == 1
     assert scale_of(pictures(count=0)) == 255
+    assert scale_of(pictures().astype(np.int16) - 1) == 32767
+    for kind in (np.int32, np.uint32, np.int64):
+        assert scale_of(pictures().astype(kind)) == pictures().max(), "nobody fills so many bits"
+        assert scale_of(pictures().astype(kind) % 2) == 1
+    assert scale_of(-2000 * np.ones((2, 3, 3), np.int32)) == 2000
 
 
 def test_statistics_are_those_of_the_training_images():
@@ -88,6 +95,17 @@ def test_statistics_are_those_of_the_training_images():
     torch.testing.assert_close(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
     constant = DataSet("x", "classify", ("a",), {"train": Split(images * 0 + 7, np.zeros(50, np.int64))})
     assert constant.std == (1.0, 1.0, 1.0)
+    faint = images.astype(np.float32) * 1e-9
+    data = DataSet("x", "classify", ("a", "b"), {"train": Split(faint, np.arange(50) % 2, scale=1.0)})
+    np.testing.assert_allclose(data.std, faint.reshape(-1, 3).std(0), rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_refused(value):
+    images = pictures().astype(np.float32)
+    images[3, 2, 1, 0] = value
+    with pytest.raises(ValueError, match=r"the images of x hold values that are not finite \(NaN or infinity\)"):
+        DataSet("x", "classify", ("a",), {"train": Split(images, np.zeros(10, np.int64), scale=1.0)})
 
 
 def test_wrong_labels_are_counted_and_the_first_is_named():
@@ -102,6 +120,8 @@ def test_what_does_not_fit_together_is_refused():
         Split(pictures(3), np.zeros((3, 5, 6), np.uint8))
     with pytest.raises(ValueError, match=r"must be \(N, \*S\)"):
         Split(np.zeros((3, 4), np.uint8), np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match=r"x: a segmentation needs at least two classes, .* got \('nucleus',\)"):
+        DataSet("x", "segment", ("nucleus",), {"test": Split(pictures(3), pictures(3, 0) > 9)})
     data = DataSet("x", "classify", ("a",), {"test": Split(pictures(3), np.zeros(3, np.int64))})
     with pytest.raises(ValueError, match="no split 'train'; it has test"):
         data["train"]
@@ -116,8 +136,16 @@ def test_resizing_what_comes_as_arrays(tmp_path):
     assert y.shape == (2, 6, 8)
     assert set(y.unique().tolist()) <= {0, 1}
     assert abs(float(x.mean()) - images[[0, 3]].mean() / 255) < 0.02
+    wide = np.zeros((2, 8, 24), np.uint8)
+    wide[:, :, 8:16] = 255
+    np.savez(tmp_path / "wide.npz", test_images=wide, test_masks=wide)
+    squashed, cropped = (open_data(tmp_path / "wide.npz", size=4, fit=fit)["test"].batch([1]) for fit in FITS)
+    assert abs(float(squashed[0].mean()) - 1 / 3) < 0.05
+    assert bool((cropped[0] == 1).all())
+    assert bool((cropped[1] == 1).all()), "the mask along with it"
     volumes = pictures(2, 10, size=(10, 10))
     np.savez(tmp_path / "volumes.npz", test_images=volumes, test_labels=[0, 1], spacing=[2.0, 1.0, 1.0])
     data = open_data(tmp_path / "volumes.npz", size=5)
     assert data["test"].batch([0])[0].shape == (1, 1, 5, 5, 5)
     assert data.spacing == (4.0, 2.0, 2.0)
+    assert open_data(tmp_path / "volumes.npz", size=(5, 10, 10), fit="crop").spacing == (2.0, 1.0, 1.0)

@@ -166,15 +166,32 @@ def test_an_empty_class(tmp_path):
     assert data.notes == ("1 of 3 classes have no image: normal",)
 
 
+def test_a_class_that_is_only_tested(tmp_path):
+    class_folders(tmp_path / "set" / "train", ("cat", "dog"))
+    class_folders(tmp_path / "set" / "test", ("cat", "unknown"), count=2)
+    with pytest.raises(ValueError, match=r"set: 1 of 3 classes have images in other splits, but none .*: unknown; is"):
+        open_data(tmp_path / "set")
+    data = open_data(tmp_path / "set", faults="skip")
+    assert data.classes == ("cat", "dog", "unknown")
+    assert data.notes == ("1 of 3 classes have images in other splits, but none to train on: unknown",)
+    shutil.rmtree(tmp_path / "set" / "train")
+    assert open_data(tmp_path / "set").classes == ("cat", "unknown"), "where there is nothing to train on, all is fine"
+
+
+def test_one_image_of_each_class(tmp_path):
+    data = open_data(class_folders(tmp_path / "set", ("a", "b", "c"), count=1, size=(256, 320)))
+    assert data["train"].labels.tolist() == [0, 1, 2]
+    assert data["train"].size == (256, 320)
+
+
 def test_groups_of_a_folder(tmp_path):
     root = class_folders(tmp_path / "set", count=12)
     data = open_data(root, groups=lambda path: str(int(path.stem) // 3), test=0.25)
     assert not set(data["train"].groups) & set(data["test"].groups)
     lines = [f"{path.relative_to(root)},{int(path.stem) // 3}" for path in root.glob("*/*.png")]
     (tmp_path / "groups.csv").write_text("\n".join(["path,group", *lines]))
-    assert open_data(root, groups=tmp_path / "groups.csv", test=0.25)["test"].groups.tolist() == (
-        data["test"].groups.tolist()
-    )
+    for path in (tmp_path / "groups.csv", str(tmp_path / "groups.csv")):
+        assert open_data(root, groups=path, test=0.25)["test"].groups.tolist() == data["test"].groups.tolist()
     (tmp_path / "groups.csv").write_text("\n".join(["path,group", *lines[1:]]))
     with pytest.raises(ValueError, match="has no line for"):
         open_data(root, groups=tmp_path / "groups.csv")
@@ -213,6 +230,17 @@ def test_a_csv_without_splits_keeps_patients_whole(tmp_path):
     data = open_data(tmp_path / "list.csv", test=0.3)
     assert data.classes == tuple(str(number) for number in range(1, 11)), "numbers in their own order"
     assert not set(data["train"].groups) & set(data["test"].groups)
+
+
+def test_a_csv_with_repeated_files_in_another_order(tmp_path):
+    colours = {"dark.png": 10, "light.png": 200}
+    for name, colour in colours.items():
+        picture(tmp_path / name, colour=colour)
+    for names in (["dark.png", "dark.png", "light.png"], ["dark.png", "light.png", "light.png"]):
+        (tmp_path / "list.csv").write_text("\n".join(["path,label", *(f"{name},{name}" for name in names)]))
+        images, labels = open_data(tmp_path / "list.csv", test=0)["train"].batch(range(3))
+        assert (images[:, 0, 0, 0] * 255).round().tolist() == [colours[name] for name in names]
+        assert labels.tolist() == [int(name == "light.png") for name in names]
 
 
 def test_a_csv_of_masks(tmp_path):
@@ -265,6 +293,8 @@ def test_bands(tmp_path):
     torch.testing.assert_close(images, expected)
     assert len(data.mean) == 12
     assert open_data(tmp_path / "set", test=0, size=5)["train"].batch([0])[0].shape == (1, 12, 5, 5)
+    cropped = open_data(tmp_path / "set", test=0, size=7, fit="crop")["train"].batch(range(4))[0]
+    torch.testing.assert_close(cropped, expected[:, :, 1:8])
 
 
 def volume(path, shape=(6, 8, 10), spacing=(1.0, 1.0, 2.5), value=None, flip=False):
@@ -305,6 +335,28 @@ def test_volumes_of_unequal_spacing(tmp_path):
     images = data["train"].batch([0, 1])[0]
     assert images.shape == (2, 1, 16, 8, 8)
     torch.testing.assert_close(images[0], images[1])
+
+
+def test_volumes_that_are_cropped(tmp_path):
+    for title in "ab":
+        volume(tmp_path / "set" / title / "0.nii", shape=(6, 8, 10))
+    whole, cropped = (open_data(tmp_path / "set", test=0, **options) for options in ({}, {"size": 3, "fit": "crop"}))
+    assert cropped["train"].size == (3, 3, 3)
+    assert cropped.spacing == (5.0, 2.0, 2.0), "of a cube of 6, not of all 10 x 8 x 6"
+    cropped = open_data(tmp_path / "set", test=0, size=(10, 6, 6), fit="crop")
+    assert torch.equal(cropped["train"].batch([0])[0], whole["train"].batch([0])[0][..., 1:7, :])
+
+
+def test_wide_integers(tmp_path):
+    """32 bits hold far more than any picture: what is there must not be black."""
+    levels = np.random.default_rng(0).integers(0, 2001, (2, 4, 4, 4), dtype=np.int32)
+    for title, voxels in zip("ab", levels, strict=True):
+        (tmp_path / "set" / title).mkdir(parents=True)
+        nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), tmp_path / "set" / title / "0.nii")
+    data = open_data(tmp_path / "set", test=0)
+    images = data["train"].batch([0, 1])[0]
+    assert images.max() == 1
+    assert 0.8 < float(data.normalise(images).std()) < 1.2
 
 
 def test_volumes_with_masks(tmp_path):
@@ -492,6 +544,15 @@ def test_pcam_is_torchvisions(tmp_path):
     assert isinstance(data["test"].images, np.memmap)
 
 
+def test_validation_where_there_is_none(tmp_path):
+    pcam(tmp_path, "train")
+    data = open_data(tmp_path, validation=0.2)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 8, "val": 2}
+    assert np.bincount(data["val"].labels).tolist() == [1, 1]
+    data = open_data("textures", validation=0.2)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 840, "val": 210, "test": 700}
+
+
 def test_pcam_that_is_broken(tmp_path):
     pcam(tmp_path, "test")
     truncate(tmp_path / "camelyonpatch_level_2_split_test_x.h5")
@@ -599,6 +660,8 @@ def test_a_published_set_by_name(tmp_path):
     class_folders(tmp_path / "mine")
     assert open_data("cifar10", root=tmp_path).name == "cifar10"
     assert open_data("mine", root=tmp_path).name == "mine"
+    assert open_data("mine", root=str(tmp_path), cache_folder=str(tmp_path / "cache")).name == "mine"
+    assert list((tmp_path / "cache").iterdir())
     assert open_data(tmp_path / "mine").name == "mine", "not the set that lies beside it"
 
 

@@ -116,3 +116,12 @@ def test_entries_cannot_leave_the_cache(tmp_path, cache_of_its_own):
         open_data(tmp_path / "set.npz")
     assert not list(cache_of_its_own.parent.rglob("escaped.npy"))
     assert not list(cache_of_its_own.iterdir()), "and what was begun is gone"
+
+
+def test_a_split_without_images(tmp_path):
+    nothing = {"test_images": np.zeros((0, 8, 8, 3), np.uint8), "test_labels": np.zeros((0, 1), np.uint8)}
+    save(tmp_path / "set.npz", **nothing)
+    assert list(open_data(tmp_path / "set.npz").splits) == ["train"]
+    np.savez(tmp_path / "set.npz", **nothing)
+    with pytest.raises(ValueError, match=r"set.npz has no image in test"):
+        open_data(tmp_path / "set.npz")

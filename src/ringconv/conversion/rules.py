@@ -284,8 +284,20 @@ class Rules:
             d * (k - 1) + 1 - 2 * p + more
             for k, d, p, more in zip(kernel, dilation, padding, conv.output_padding, strict=True)
         )
-        if self._strides_of(name) == "keep" or conv.weight.is_complex():
-            return Change("left", "strides are kept", breaks="a transposed convolution places its kernels unevenly")
+        uneven = "a transposed convolution places its kernels unevenly"
+        if self._strides_of(name) == "keep":
+            return Change("left", "strides are kept", breaks=uneven)
+        if conv.weight.is_complex():
+            return Change("left", "its weights are complex", breaks=uneven)
+        if has_own_forward(conv):
+            sides = range(max(4, max(padding) + 1), max(4, max(padding) + 1) + 3)
+            try:
+                given = sizes_given(conv, conv.in_channels, n_dims, sides)
+            except UnknownWindowError as error:
+                return Change("left", "a subclass whose sizes are not known", breaks=str(error))
+            if any(size != [(side - 1) * s + e for s, e in zip(stride, extra, strict=True)]
+                   for side, size in zip(sides, given, strict=True)):  # fmt: skip
+                return Change("left", "a subclass with sizes of its own", breaks=uneven)
         if max(kernel) == 1 and max(stride) == 1 and not any(conv.output_padding):
             return Change("kept", "1x1: acts on every pixel alone")
         # A full convolution: the window reaches over the border as far as it can.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,13 +54,13 @@ def assemble(
     if not records:
         raise ValueError(f"{name} has no images")
     task: Task = "segment" if records[0].mask is not None else "classify"
-    notes = [] if task == "segment" else _empty_classes(name, records, classes, options)
+    notes = [] if task == "segment" else _class_notes(name, records, classes, options)
     decoder = decoder or decoder_for([record.item.path for record in records], options)
     images, faults = read_files(name, [record.item for record in records], decoder, options, progress)
     targets: Rows = np.array([record.label for record in records], np.int64)
     if task == "segment":
         if mask_decoder is None:
-            mask_decoder = _mask_decoder_for(decoder, binary=len(classes) == 2)
+            mask_decoder = _mask_decoder_for(decoder, len(classes))
         masks = [record.mask for record in records if record.mask is not None]
         targets, mask_faults = read_files(f"{name} masks", masks, mask_decoder, options, progress)
         faults |= mask_faults
@@ -82,17 +82,16 @@ def decoder_for(paths: Sequence[Path], options: DataOptions) -> Decoder:
     """How such files are read: by the first one's suffix, and for TIFFs by what is in it."""
     ending = suffix(paths[0])
     if ending in VOLUMES:
-        return Volume(options.sides(3), options.spacing)
+        return Volume(options.sides(3), options.spacing, options.fit)
     if ending in TIFFS and has_bands(paths):
-        return Bands(options.sides(2))
+        return Bands(options.sides(2), options.fit)
     return Picture(options.sides(2), options.fit, options.grey)
 
 
-def _mask_decoder_for(decoder: Decoder, binary: bool) -> Decoder:
+def _mask_decoder_for(decoder: Decoder, classes: int) -> Decoder:
     if isinstance(decoder, Volume):
-        return Volume(decoder.size, decoder.spacing, is_mask=True, binary=binary)
-    size = getattr(decoder, "size", None)
-    return Mask(size, getattr(decoder, "fit", "squash"), binary)
+        return replace(decoder, is_mask=True, binary=classes == 2)
+    return Mask(getattr(decoder, "size", None), getattr(decoder, "fit", "squash"), classes)
 
 
 def split_rows(records: Sequence[Record], options: DataOptions, grouped: bool) -> dict[str, NDArray[np.int64]]:
@@ -118,15 +117,21 @@ def _groups(records: Sequence[Record]) -> NDArray[np.str_] | None:
     return np.array([f"image {row}" if r.group is None else f"group {r.group}" for row, r in enumerate(records)])
 
 
-def _empty_classes(name: str, records: Sequence[Record], classes: Sequence[str], options: DataOptions) -> list[str]:
+def _class_notes(name: str, records: Sequence[Record], classes: Sequence[str], options: DataOptions) -> list[str]:
+    """Classes without an image, and those that can only be answered wrongly because no image trains them."""
     filled = {record.label for record in records}
-    empty = [title for number, title in enumerate(classes) if number not in filled]
-    if not empty:
-        return []
-    message = f"{len(empty)} of {len(classes)} classes have no image: {', '.join(empty)}"
-    if options.faults == "refuse":
-        raise ValueError(f"{name}: {message}; is the set complete? faults='skip' goes on without")
-    return [message]
+    trained = {record.label for record in records if record.split == "train"} or filled
+    notes = []
+    for numbers, what in (
+        (set(range(len(classes))) - filled, "have no image"),
+        (filled - trained, "have images in other splits, but none to train on"),
+    ):
+        if numbers:
+            titles = ", ".join(classes[number] for number in sorted(numbers))
+            notes.append(f"{len(numbers)} of {len(classes)} classes {what}: {titles}")
+    if notes and options.faults == "refuse":
+        raise ValueError(f"{name}: {'; '.join(notes)}; is the set complete? faults='skip' goes on")
+    return notes
 
 
 def _fault_notes(records: Sequence[Record], faults: Faults, options: DataOptions) -> list[str]:

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ringconv.data.decode import Fit, shown_part
+
 Task = Literal["classify", "segment"]
 
 _SAMPLED_FOR_STATISTICS = 1_000
@@ -56,10 +58,11 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Resized:
-    """Another :class:`Rows` (N, *S) or (N, *S, C), squashed as it is read; class numbers are never mixed."""
+    """Another :class:`Rows` (N, *S) or (N, *S, C), resized as it is read; class numbers are never mixed."""
 
     of: Rows
     sides: tuple[int, ...]
+    fit: Fit = "squash"
     are_classes: bool = False
 
     @property
@@ -74,7 +77,8 @@ class Resized:
         return len(self.of)
 
     def __getitem__(self, rows: Any, /) -> Any:
-        values = torch.from_numpy(np.ascontiguousarray(self.of[rows]).astype(np.float32))
+        part = (slice(None), *shown_part(self.of.shape[1 : 1 + len(self.sides)], self.sides, self.fit))
+        values = torch.from_numpy(np.ascontiguousarray(self.of[rows][part]).astype(np.float32))
         has_channels = values.ndim == len(self.sides) + 2
         images = values.movedim(-1, 1) if has_channels else values[:, None]
         if self.are_classes:
@@ -151,13 +155,13 @@ class Split:
         groups = None if self.groups is None else self.groups[index]
         return replace(self, images=Chosen(self.images, index), targets=targets, groups=groups)
 
-    def resized(self, sides: tuple[int, ...]) -> Split:
-        """Squashed to these sides as it is read."""
+    def resized(self, sides: tuple[int, ...], fit: Fit = "squash") -> Split:
+        """Brought to these sides as it is read."""
         if self.size == sides:
             return self
         masks = len(self.targets.shape) > 1
-        targets = Resized(self.targets, sides, are_classes=True) if masks else self.targets
-        return replace(self, images=Resized(self.images, sides), targets=targets)
+        targets = Resized(self.targets, sides, fit, are_classes=True) if masks else self.targets
+        return replace(self, images=Resized(self.images, sides, fit), targets=targets)
 
     @property
     def labels(self) -> NDArray[np.int64] | None:
@@ -200,10 +204,19 @@ class DataSet:
         shapes = {name: (split.channels, split.dimensions) for name, split in self.splits.items()}
         if len(set(shapes.values())) != 1:
             raise ValueError(f"the splits of {self.name} differ in channels and dimensions: {shapes}")
+        if self.task == "segment" and len(self.classes) < 2:
+            raise ValueError(
+                f"{self.name}: a segmentation needs at least two classes, the background first, got {self.classes}"
+            )
         for name, split in self.splits.items():
             _check_labels(f"{self.name}, {name}", split, self.classes)
         if not self.mean:
             mean, std = statistics(self.splits.get("train", next(iter(self.splits.values()))))
+            if not np.isfinite([*mean, *std]).all():
+                raise ValueError(
+                    f"the images of {self.name} hold values that are not finite (NaN or infinity), as pixels without"
+                    " data often do; replace them by a number first"
+                )
             object.__setattr__(self, "mean", mean)
             object.__setattr__(self, "std", std)
         if not self.channels == len(self.mean) == len(self.std):
@@ -253,20 +266,26 @@ def statistics(split: Split, seed: int = 0) -> tuple[tuple[float, ...], tuple[fl
         count += pixels.shape[1]
     mean = total / max(count, 1)
     deviation = (squares / max(count, 1) - mean.square()).clamp(min=0).sqrt()
-    # A constant channel says nothing: its scale does not matter, but dividing by zero would.
-    deviation[deviation < 1e-6] = 1.0
+    # A constant channel says nothing: its scale does not matter, but dividing by zero (or by what rounding left) would.
+    deviation[deviation <= 1e-6 * mean.abs()] = 1.0
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
 def scale_of(images: Rows) -> float:
-    """The stored value that becomes 1: 255 for bytes, 65535 for 16 bits, 1 for floats and for occupancy (0 and 1)."""
+    """The stored value that becomes 1: 255 for bytes, 65535 for 16 bits, the largest one found for wider integers,
+    and 1 for floats and for occupancy (0 and 1)."""
     if not np.issubdtype(images.dtype, np.integer):
         return 1.0
     # A picture without any pixel above 1 among a hundred spread over the set is not a picture.
     some = np.unique(np.linspace(0, len(images) - 1, min(len(images), 100)).astype(np.int64))
-    if len(some) and max(int(images[[row]].max()) for row in some) <= 1:
+    largest = 0
+    for row in some:
+        image = images[[row]]
+        largest = max(largest, int(image.max()), -int(image.min()))
+    if len(some) and largest <= 1:
         return 1.0
-    return float(np.iinfo(images.dtype).max)
+    # Hardly anything fills 32 bits: as a share of what they could hold, all images would be black.
+    return float(np.iinfo(images.dtype).max if images.dtype.itemsize <= 2 else max(largest, 1))
 
 
 def _check_labels(where: str, split: Split, classes: Sequence[str]) -> None:

@@ -66,21 +66,25 @@ class Picture:
 
 @dataclass(frozen=True)
 class Mask:
-    """A picture of class numbers: (H, W) uint8. If binary, everything that is not 0 is 1."""
+    """A picture of class numbers: (H, W) uint8."""
 
     dimensions: ClassVar[int] = 2
     size: tuple[int, ...] | None = None
     fit: Fit = "squash"
-    binary: bool = True
+    classes: int = 2
+    """Of two, everything that is not 0 is the second."""
 
     def __call__(self, item: Item) -> Array:
-        image = _opened(item.path)
-        if image.mode not in ("L", "P", "1", "I", "I;16"):
-            image = image.convert("L")
-        if self.size is not None:
-            image = _resized(image, self.size, self.fit, needs("PIL.Image", "data").Resampling.NEAREST)
-        values = np.asarray(image)
-        return (values > 0).astype(np.uint8) if self.binary else values.astype(np.uint8)
+        values = stored_mask(item.path)
+        if self.classes == 2:
+            values = values > 0
+        elif values.max() >= self.classes:
+            raise ValueError(f"masks must hold class numbers below {self.classes}, got {values.max()}")
+        values = values.astype(np.uint8)
+        if self.size is None:
+            return values
+        pillow = needs("PIL.Image", "data")
+        return np.asarray(_resized(pillow.fromarray(values), self.size, self.fit, pillow.Resampling.NEAREST))
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class Bands:
 
     dimensions: ClassVar[int] = 2
     size: tuple[int, ...] | None = None
+    fit: Fit = "squash"
 
     def __call__(self, item: Item) -> Array:
         with needs("tifffile", "data").TiffFile(item.path) as file:
@@ -98,7 +103,7 @@ class Bands:
             raise ValueError(f"a TIFF with the axes {axes} has no rows and columns")
         pixels = np.moveaxis(pixels, (axes.index("Y"), axes.index("X")), (0, 1))
         pixels = pixels.reshape(*pixels.shape[:2], -1)
-        return pixels if self.size is None else _interpolated(pixels, self.size)
+        return pixels if self.size is None else _fitted(pixels, self.size, self.fit)
 
 
 @dataclass(frozen=True)
@@ -106,12 +111,13 @@ class Volume:
     """A NIfTI volume: (D, H, W) or (D, H, W, C), axes towards superior, anterior and right, in the file's own type.
 
     With ``spacing`` it is resampled to that voxel size, and then cropped or padded with its smallest value to ``size``;
-    without, ``size`` squashes it.
+    without, it becomes ``size`` as ``fit`` says.
     """
 
     dimensions: ClassVar[int] = 3
     size: tuple[int, ...] | None = None
     spacing: tuple[float, ...] | None = None
+    fit: Fit = "squash"
     is_mask: bool = False
     """Class numbers: never mixed."""
     binary: bool = False
@@ -135,7 +141,7 @@ class Volume:
             sides = tuple(max(1, round(n * factor)) for n, factor in zip(voxels.shape, factors, strict=False))
             voxels = _interpolated(voxels, sides, order)
             return voxels if self.size is None else _cropped_or_padded(voxels, self.size)
-        return voxels if self.size is None else _interpolated(voxels, self.size, order)
+        return voxels if self.size is None else _fitted(voxels, self.size, self.fit, order)
 
     def spacing_of(self, item: Item) -> tuple[float, ...]:
         """Voxel size along (D, H, W) as the file has it."""
@@ -151,7 +157,10 @@ class Volume:
         if self.size is None:
             return steps
         sides = needs("nibabel", "data").as_closest_canonical(needs("nibabel", "data").load(item.path)).shape[2::-1]
-        return tuple(step * old / new for step, old, new in zip(steps, sides, self.size, strict=True))
+        shown = shown_part(sides, self.size, self.fit)
+        return tuple(
+            step * (part.stop - part.start) / new for step, part, new in zip(steps, shown, self.size, strict=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,26 @@ def suffix(path: Path) -> str:
     return ".nii.gz" if name.endswith(".nii.gz") else path.suffix.lower()
 
 
+def stored_mask(path: Path) -> Array:
+    """The values of a mask, as they stand in its file: (*S)."""
+    if suffix(path) in VOLUMES:
+        return np.asanyarray(needs("nibabel", "data").load(path).dataobj)
+    image = _opened(path, scaled=False)
+    # 16 bits (I) and floats (F) too may be class numbers; colours are not.
+    numbers = image.mode in ("1", "L", "P", "F") or image.mode.startswith("I")
+    return np.asarray(image if numbers else image.convert("L"))
+
+
+def shown_part(sides: Sequence[int], size: Sequence[int], fit: Fit) -> tuple[slice, ...]:
+    """What becomes ``size``: everything, or the largest part in the middle that has its proportions."""
+    if fit == "squash":
+        return tuple(slice(0, side) for side in sides)
+    scale = min(old / new for old, new in zip(sides, size, strict=True))
+    parts = [max(1, round(new * scale)) for new in size]
+    starts = [(old - part) // 2 for old, part in zip(sides, parts, strict=True)]
+    return tuple(slice(start, start + part) for start, part in zip(starts, parts, strict=True))
+
+
 def has_bands(paths: Sequence[Path]) -> bool:
     """Whether TIFFs are more than 8-bit pictures of up to four channels, by the first one that can be read."""
     tifffile = needs("tifffile", "data")
@@ -209,12 +238,12 @@ def _scene(path: Path, changed: int) -> Any:
     return _opened(path)
 
 
-def _opened(path: Path) -> Any:
+def _opened(path: Path, scaled: bool = True) -> Any:
     pillow = needs("PIL.Image", "data")
     with pillow.open(path) as file:
         image = needs("PIL.ImageOps", "data").exif_transpose(file)
         image.load()
-    if image.mode.startswith("I") or image.mode == "F":
+    if scaled and (image.mode.startswith("I") or image.mode == "F"):
         # Pillow would clip 16 bits to 8 instead of scaling them.
         values = np.asarray(image).astype(np.float64)
         top = 65535.0 if image.mode.startswith("I") else max(float(values.max()), 1.0)
@@ -236,6 +265,10 @@ def _resized(image: Any, size: tuple[int, ...], fit: Fit, method: Any) -> Any:
     if fit == "crop":
         return needs("PIL.ImageOps", "data").fit(image, (width, height), method)
     return image if image.size == (width, height) else image.resize((width, height), method)
+
+
+def _fitted(values: Array, size: tuple[int, ...], fit: Fit, order: int = 1) -> Array:
+    return _interpolated(values[shown_part(values.shape[: len(size)], size, fit)], size, order)
 
 
 def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array:

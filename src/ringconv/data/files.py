@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,15 +83,17 @@ def read_files(
     if not caches and not options.verify:
         return lazily, {}
     boxes = [item.box for item in items] if any(item.box for item in items) else None
-    unique = dict.fromkeys(item.path for item in items)
-    key = cache.key_of(unique, decoder, boxes, [len(items), caches])
+    place = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+    # A file may be in several rows: which ones is part of what is stored.
+    order = [place[item.path] for item in items] if len(place) < len(items) else []
+    key = cache.key_of(place, decoder, boxes, [len(items), caches, *order])
 
     def build(folder: Path) -> None:
         rows: Any = None
         if caches:
             rows = np.lib.format.open_memmap(folder / "rows.npy", mode="w+", dtype=lazily.dtype, shape=lazily.shape)
         faults = {}
-        for row, result in enumerate(_all_decoded(items, decoder)):
+        for row, result in enumerate(all_tried(decoder, items)):
             if isinstance(result, Exception):
                 faults[row] = f"{type(result).__name__}: {result}"
             elif result.shape != lazily.item_shape:
@@ -122,15 +124,16 @@ def _first_readable(items: Sequence[Item], decoder: Decoder) -> Array:
     raise ValueError(f"none of the first {len(errors)} files can be read; {items[0].path}: {errors[0]}") from errors[0]
 
 
-def _all_decoded(items: Sequence[Item], decoder: Decoder) -> Iterator[Array | Exception]:
+def all_tried(read: Callable[[Item], Array], items: Sequence[Item]) -> Iterator[Array | Exception]:
+    """What ``read`` makes of every file, or why it cannot, in their order."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(items), _CHUNK):
-            yield from pool.map(functools.partial(_tried, decoder), items[start : start + _CHUNK])
+            yield from pool.map(functools.partial(_tried, read), items[start : start + _CHUNK])
 
 
-def _tried(decoder: Decoder, item: Item) -> Array | Exception:
+def _tried(read: Callable[[Item], Array], item: Item) -> Array | Exception:
     try:
-        return decoder(item)
+        return read(item)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # whatever a format's library raises, it is about this file, which gets named

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ringconv._progress import Progress
 from ringconv.data.assemble import Record, assemble
 from ringconv.data.dataset import DataSet
 from ringconv.data.decode import SUFFIXES, Item, suffix
+from ringconv.data.masks import classes_in_files
 from ringconv.data.options import DataOptions, GroupOf
 
 SPLIT_NAMES = {
@@ -121,9 +123,12 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     if any(record.split for record in records) and not all(record.split for record in records):
         raise ValueError(f"{path}: some lines have a split and some have none")
     _check_groups(path, records)
-    if "mask" in columns:
-        classes = ["background", "foreground"]
-    return assemble(path.stem, records, classes, options, progress)
+    if "mask" not in columns:
+        return assemble(path.stem, records, classes, options, progress)
+    masks = [record.mask for record in records if record.mask is not None]
+    found, notes = classes_in_files(path.stem, masks, options, progress)
+    data = assemble(path.stem, records, found, options, progress)
+    return replace(data, notes=(*data.notes, *notes))
 
 
 def _columns(path: Path, found: Sequence[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ringconv.data import cache
 from ringconv.data.dataset import DataSet, Rows, Split, Task, scale_of
 from ringconv.data.known import known_statistics
+from ringconv.data.masks import with_class_numbers
 from ringconv.data.options import DataOptions
 from ringconv.data.splits import with_validation
 
@@ -31,17 +32,19 @@ def load_npz(path: Path, options: DataOptions) -> DataSet:
     scale = max(scale_of(arrays[f"{name}_images"]) for name in names)
     splits = {name: _split(path, name, arrays, scale) for name in names}
     task: Task = "segment" if f"{names[0]}_masks" in arrays else "classify"
-    if "class_names" in arrays:
-        classes = tuple(map(str, arrays["class_names"]))
-    elif task == "segment":
-        classes = ("background", "foreground")
-    else:
+    classes = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else ()
+    notes: tuple[str, ...] = ()
+    if task == "segment":
+        classes, splits, notes = with_class_numbers(path, splits, classes, options)
+    elif not classes:
         highest = max((int(split.targets[:].max()) for split in splits.values() if len(split)), default=0)
         classes = tuple(map(str, range(highest + 1)))
     splits = with_validation(splits, options.validation, options.seed)
+    if not splits:
+        raise ValueError(f"{path} has no image in {', '.join(names)}")
     spacing = tuple(map(float, arrays["spacing"])) if "spacing" in arrays else None
-    mean, std = known_statistics(path.stem, splits[names[-1]].channels) or ((), ())
-    return DataSet(path.stem, task, classes, splits, mean, std, spacing)
+    mean, std = known_statistics(path.stem, next(iter(splits.values())).channels) or ((), ())
+    return DataSet(path.stem, task, classes, splits, mean, std, spacing, notes)
 
 
 def _unpack(path: Path, folder: Path) -> None:

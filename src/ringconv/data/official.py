@@ -20,6 +20,7 @@ from ringconv.data.decode import Item, Mesh, Picture
 from ringconv.data.folders import class_folders, images_below, load_folder, records_of_classes
 from ringconv.data.known import known_statistics
 from ringconv.data.options import DataOptions
+from ringconv.data.splits import with_validation
 
 VHR10_CLASSES = (
     "airplane",
@@ -158,6 +159,7 @@ def load_pcam(root: Path, options: DataOptions, progress: Progress) -> DataSet:
             rows = _copied(rows, images, options, progress)
         targets = H5Rows.opened(labels, "y")[:].reshape(-1).astype(np.int64)
         splits[split] = Split(rows, targets)
+    splits = with_validation(splits, options.validation, options.seed)
     mean, std = known_statistics("pcam", 3) or ((), ())
     return DataSet("pcam", "classify", ("normal", "metastasis"), splits, mean, std)
 

@@ -9,26 +9,28 @@ from typing import Any
 
 from ringconv._progress import Progress
 from ringconv.data.dataset import DataSet, Split
+from ringconv.data.decode import shown_part
 from ringconv.data.fetch import extract, fetch
 from ringconv.data.folders import is_class_folder, load_csv, load_folder, split_folders
 from ringconv.data.layouts import LAYOUTS
 from ringconv.data.npz import load_npz
 from ringconv.data.options import DataOptions
+from ringconv.data.splits import with_validation
 from ringconv.data.textures import PHOTOGRAPHS, load_textures
 
 _TEXTURES_PER_CLASS = {"train": 150, "test": 100}
 
 
-def data_root(root: Path | None = None) -> Path:
+def data_root(root: str | Path | None = None) -> Path:
     """Where names are looked up: the given folder, or the environment's RINGCONV_DATA, or ``data``."""
-    return root if root is not None else Path(os.environ.get("RINGCONV_DATA", "data"))
+    return Path(root).expanduser() if root is not None else Path(os.environ.get("RINGCONV_DATA", "data"))
 
 
 def open_data(
     where: str | Path,
     *,
     layout: str | None = None,
-    root: Path | None = None,
+    root: str | Path | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> DataSet:
@@ -45,25 +47,27 @@ def open_data(
         options: the fields of :class:`DataOptions`.
     """
     chosen = DataOptions(**options)
-    opened = _opened(where, layout, root, chosen, progress or (lambda stage, done, total: None))
+    opened = _opened(where, layout, data_root(root), chosen, progress or (lambda stage, done, total: None))
     sides = chosen.sides(opened.dimensions)
     if sides is None or all(split.size == sides for split in opened.splits.values()):
         return opened
     # What comes as arrays has a size of its own.
     spacing = opened.spacing
     if spacing is not None:
-        old = next(iter(opened.splits.values())).size
-        spacing = tuple(step * before / after for step, before, after in zip(spacing, old, sides, strict=True))
-    splits = {name: split.resized(sides) for name, split in opened.splits.items()}
+        shown = shown_part(next(iter(opened.splits.values())).size, sides, chosen.fit)
+        spacing = tuple(
+            step * (part.stop - part.start) / after for step, part, after in zip(spacing, shown, sides, strict=True)
+        )
+    splits = {name: split.resized(sides, chosen.fit) for name, split in opened.splits.items()}
     return replace(opened, splits=splits, spacing=spacing)
 
 
-def _opened(where: str | Path, layout: str | None, root: Path | None, chosen: DataOptions, report: Progress) -> DataSet:
+def _opened(where: str | Path, layout: str | None, root: Path, chosen: DataOptions, report: Progress) -> DataSet:
     if layout is not None and layout not in LAYOUTS:
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     if str(where) == "textures":
         return _textures(chosen)
-    path = _found(where, data_root(root))
+    path = _found(where, root)
     if layout is None and str(where) in LAYOUTS and not path.is_file():
         layout = str(where)
     if layout is not None:
@@ -91,7 +95,7 @@ def _opened(where: str | Path, layout: str | None, root: Path | None, chosen: Da
     )
 
 
-def fetch_data(name: str, root: Path | None = None, progress: Progress | None = None) -> Path:
+def fetch_data(name: str, root: str | Path | None = None, progress: Progress | None = None) -> Path:
     """Download and unpack a published set into the data folder, and return the folder. Archives are kept."""
     if name not in LAYOUTS:
         raise ValueError(f"the name must be one of {', '.join(LAYOUTS)}, got {name!r}")
@@ -130,4 +134,5 @@ def _textures(options: DataOptions) -> DataSet:
         drawn = load_textures("train" if split == "train" else "test", number, options.seed)
         splits[split] = Split(drawn.view()[:, 0].numpy(), drawn.labels, 2, 1.0)
     classes = tuple(photograph.name for photograph in PHOTOGRAPHS)
+    splits = with_validation(splits, options.validation, options.seed)
     return DataSet("textures", "classify", classes, splits, (0.0,), (1.0,))

@@ -35,7 +35,8 @@ class DataOptions:
     seed: int = 0
     """Of the splits, and of the points that meshes are sampled at."""
     faults: Literal["refuse", "skip"] = "refuse"
-    """What to do about files that cannot be read and classes without an image; skipped ones are named in the notes."""
+    """What to do about files that cannot be read, and classes without an image (or without one to train on); the notes
+    name what is skipped."""
     verify: bool = True
     """Read every file once at the start, so that a truncated one does not show after an hour."""
     cache: bool | None = None
@@ -44,6 +45,9 @@ class DataOptions:
     """Default: the environment's RINGCONV_CACHE, or ringconv in the user's cache folder."""
 
     def __post_init__(self) -> None:
+        for name in ("groups", "cache_folder"):  # text, where they come from JSON or a command line
+            if isinstance(getattr(self, name), str):
+                object.__setattr__(self, name, Path(getattr(self, name)).expanduser())
         sides = (self.size,) if isinstance(self.size, int) else self.size or ()
         if any(side < 1 for side in sides):
             raise ValueError(f"size must be at least 1, got {self.size}")
