@@ -7,6 +7,7 @@ nearest one.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -15,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ringconv._rotate import Turn, distance_from, middle
+from ringconv._rotate import Turn
 
 Interpolation = Literal["nearest", "bilinear", "bicubic"]
 Padding = Literal["fill", "reflect", "edge"]
@@ -67,11 +68,13 @@ class Turner:
         """(B, C, *S): what is turned, with the frame enlarged if asked for."""
         if not self.turning.expand:
             return x
-        diagonal = math.ceil(math.hypot(*x.shape[-dimensions:]))
+        size = x.shape[-dimensions:]
+        steps = self._steps(dimensions)
+        diagonal = math.hypot(*(side * step for side, step in zip(size, steps, strict=True)))
         widths = []
-        for side in reversed(x.shape[-dimensions:]):
+        for side, step in reversed([*zip(size, steps, strict=True)]):
             # The same on both sides, so that the centre stays where it is.
-            widths += [max(0, -(-(diagonal - side) // 2))] * 2
+            widths += [max(0, -(-(math.ceil(diagonal / step) - side) // 2))] * 2
         return F.pad(x, widths, value=self.turning.fill)
 
     def turn(self, x: Tensor, turn: Turn, dimensions: int) -> Tensor:
@@ -108,6 +111,9 @@ class Turner:
         turned = turned + fill if fill else turned
         return self.masked(turned.reshape(planes.shape).movedim((-2, -1), (first, second)), dimensions)
 
+    def _steps(self, dimensions: int) -> tuple[float, ...]:
+        return (1.0,) * dimensions if self.spacing is None else self.spacing
+
     def _is_square(self, turn: Turn, dimensions: int) -> bool:
         if self.spacing is None:
             return True
@@ -140,5 +146,11 @@ class Turner:
         size = tuple(x.shape[-dimensions:])
         key = ("disc", size, x.device)
         if key not in self._grids:
-            self._grids[key] = distance_from(middle(size), size, x.device) <= (min(size) - 1) / 2
+            halves = [(side - 1) / 2 * step for side, step in zip(size, self._steps(dimensions), strict=True)]
+            places = [
+                torch.linspace(-half, half, side, dtype=torch.float64, device=x.device)
+                for half, side in zip(halves, size, strict=True)
+            ]
+            squares = torch.meshgrid(*(place.square() for place in places), indexing="ij")
+            self._grids[key] = functools.reduce(torch.add, squares) <= min(halves) ** 2
         return self._grids[key]

@@ -1,6 +1,7 @@
 """``ringconv data``, ``evaluate`` and ``audit``, from the arguments to the files they write."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,8 +9,12 @@ import torch
 from PIL import Image
 
 from ringconv import cli
+from ringconv.commands._checkpoint import load_checkpoint
+from ringconv.commands.export import _calibration
 from ringconv.models import create_model
 from ringconv.models.checkpoint import save_model
+from ringconv.training import TrainSettings
+from ringconv.training.runs import new_run
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +143,68 @@ def test_evaluate_refuses_what_does_not_fit(npz, checkpoint, tmp_path, capsys):
     assert "no checkpoint" in run(capsys, "evaluate", tmp_path / "no.safetensors", "--data", npz, status=2)
     assert "divides 360" in run(capsys, "evaluate", checkpoint, "--data", npz, "--step", 7, status=2)
     assert not checkpoint.with_name("net.evaluation.json").exists()
+
+
+@pytest.fixture
+def run_folder(tmp_path, checkpoint):
+    """A checkpoint in the folder of its run, which was trained on 2 of the 6 pictures of each class."""
+    for number in range(18):
+        path = tmp_path / "photos" / "abc"[number % 3] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16), (10 * number, 0, 0)).save(path)
+    settings = TrainSettings("gmr_resnet18", str(tmp_path / "photos"), data_options={"per_class": 2})
+    return checkpoint.rename(new_run(tmp_path, settings, "run", None, {"parameters": 1}) / "model.safetensors")
+
+
+def test_evaluate_and_audit_read_data_as_the_run_did(run_folder, tmp_path, capsys):
+    for options, images in (
+        (["--seed", 3], 12),
+        (["--data", tmp_path / "photos"], 12),
+        (["--data-options", "per_class=null", "test=0.5"], 9),
+    ):
+        out = run(capsys, "evaluate", run_folder, "--step", 180, "--out", tmp_path / "new" / "e.json", *options)
+        found = json.loads((tmp_path / "new" / "e.json").read_text())
+        assert found["images"] == images
+        assert (found["notes"] == ["read as in training, with per_class=2"]) == (images == 12)
+        assert ("Note: read as in training" in out) == (images == 12)
+    grey = ["--data", tmp_path / "photos", "--data-options", "grey=true"]
+    for command in ("evaluate", "audit"):
+        assert "takes 3 channels, photos has 1" in run(capsys, command, run_folder, *grey, status=2)
+
+
+def test_export_calibrates_on_data_as_the_run_read_it(run_folder, tmp_path):
+    loaded = load_checkpoint(run_folder, "cpu")
+    found = _calibration(loaded, str(tmp_path / "photos"), (), (), 100, None)
+    assert (sum(map(len, found.calibration)), len(found.labels)) == (6, 12)
+    (tmp_path / "photos" / "a").rename(tmp_path / "photos" / "d")
+    with pytest.raises(ValueError, match="has the classes d that the checkpoint does not know"):
+        _calibration(loaded, str(tmp_path / "photos"), (), (), 100, None)
+
+
+def test_evaluate_numbers_classes_as_the_checkpoint(npz, checkpoint, tmp_path, capsys):
+    arrays = dict(np.load(npz))
+    other = arrays | {"class_names": np.array(["c", "a", "b"]), "test_labels": (arrays["test_labels"] + 1) % 3}
+    np.savez(tmp_path / "other.npz", **other)
+    scores = []
+    for data in (npz, tmp_path / "other.npz"):
+        run(capsys, "evaluate", checkpoint, "--data", data, "--step", 180, "--out", tmp_path / "e.json")
+        scores.append(json.loads((tmp_path / "e.json").read_text())["scores"])
+    assert scores[0] == scores[1]
+    np.savez(tmp_path / "strange.npz", **arrays | {"class_names": np.array(["a", "b", "sea"])})
+    assert "the classes sea that" in run(capsys, "evaluate", checkpoint, "--data", tmp_path / "strange.npz", status=2)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "audit", "predict", "export"])
+def test_a_file_that_cannot_be_written_is_told_first(command, checkpoint, tmp_path, capsys):
+    # A path that is not there would be told of as well, but later.
+    more = {"evaluate": ["--data", "nowhere"], "audit": ["--data", "nowhere"], "predict": ["nowhere"], "export": []}
+    for out, why in ((tmp_path, "is a folder"), (checkpoint / "r.json", "is a file")):
+        assert why in run(capsys, command, checkpoint, *more[command], "--out", out, status=2)
+
+
+def test_a_file_without_permission_is_told_first(checkpoint, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write anywhere
+    assert f"but {tmp_path} cannot" in run(capsys, "evaluate", checkpoint, "--data", "nowhere", status=2)
 
 
 def test_audit_prints_a_table_and_writes_json(npz, checkpoint, tmp_path, capsys):

@@ -76,6 +76,19 @@ def test_they_are_made_again_by_one_command(tmp_path, monkeypatch):
     assert [network.parameters for network in bundled_networks()] == [72_471, 16_819, 122_817, 66_397]
 
 
+def test_the_widths_of_rings_do_not_decay(monkeypatch):
+    real, groups = torch.optim.AdamW, []
+    monkeypatch.setattr(torch.optim, "AdamW", lambda given, **options: groups.extend(given) or real(given, **options))
+    monkeypatch.setattr(train, "_STEPS", 1)
+    name, options = train.SEGMENTER["ring"]
+    network = create_model(name, **{**options, "width": 2})
+    train._train_segmenter(network)
+    spared = {id(parameter) for group in groups if group["weight_decay"] == 0 for parameter in group["params"]}
+    widths = {id(parameter) for name, parameter in network.named_parameters() if name.endswith("log_sigma")}
+    assert widths
+    assert spared == widths
+
+
 def test_scenes_share_no_pixel_between_training_and_testing():
     for name in SCENES:
         for split in ("train", "test"):

@@ -5,11 +5,13 @@ import itertools
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 
 from ringconv.commands._terminal import UsageError
 from ringconv.commands.predict import predict as predict_command
+from ringconv.data import open_data
 from ringconv.deploy import find_images, predict, write_predictions
 from ringconv.deploy.images import input_channels, read_image
 from ringconv.models import create_model
@@ -103,6 +105,44 @@ def test_sixteen_bits_are_scaled_not_clipped(folder):
     assert np.abs(deep[0].numpy() - pixels).max() < 1 / 254
 
 
+@pytest.mark.parametrize(("dtype", "top"), [(np.uint16, 4095), (np.float32, 3.0), (np.int32, 70_000), (np.uint16, 1)])
+def test_deep_tiffs_are_read_as_in_training(tmp_path, monkeypatch, dtype, top):
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path / "cache"))
+    values = (top * np.random.default_rng(0).random((4, 12, 20))).round(3 if dtype == np.float32 else 0)
+    for number, image in enumerate(values.astype(dtype)):
+        path = tmp_path / "set" / "ab"[number % 2] / f"{number}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tifffile.imwrite(path, image)
+    data = open_data(tmp_path / "set", size=(9, 10), fit="crop", test=0.5)
+    for split in data.splits.values():
+        known = Preprocessing((9, 10), data.mean, data.std, fit="crop", scale=split.scale)
+        for image, label in split:
+            found = [read_image(path, known, 1) for path in sorted((tmp_path / "set" / "ab"[label]).iterdir())]
+            assert any(torch.equal(one, data.normalise(image[None])[0]) for one in found)
+
+
+def test_tiffs_that_cannot_be_read_as_in_training_are_named(checkpoint, tmp_path):
+    values = {
+        "floats.tif": np.ones((30, 40), np.float32),
+        "bands.tif": np.ones((30, 40, 6), np.uint8),
+        "grey.tif": np.ones((30, 40), np.uint16),
+    }
+    for name, pixels in values.items():
+        tifffile.imwrite(
+            tmp_path / name, pixels, photometric="minisblack", planarconfig="contig" if pixels.ndim == 3 else None
+        )
+    found = predict(load_model(checkpoint), read_info(checkpoint), [tmp_path / name for name in values])
+    assert [row.path.name for row in found.rows] == ["grey.tif"]
+    assert found.unreadable == {
+        tmp_path / "floats.tif": "its values are float32, which have no scale of their own, and the checkpoint does not"
+        " say what its training had",
+        tmp_path / "bands.tif": "it has 6 bands, and the model takes 3 channels",
+    }
+    with pytest.raises(OSError, match=r"float32, .* was trained on values up to 255"):
+        read_image(tmp_path / "floats.tif", Preprocessing(scale=255.0), 1)
+    assert read_image(tmp_path / "bands.tif", Preprocessing(), 6).shape == (6, 30, 40)
+
+
 def test_without_a_size_images_keep_theirs(folder):
     model = create_model("gmr_resnet18", num_classes=2, width=4, kernel_size=3).eval()
     Image.new("RGB", (17, 50)).save(folder / "another.png")
@@ -160,3 +200,11 @@ def test_a_model_in_training_mode_is_asked_in_eval_and_stays_as_it_is(tmp_path):
     assert first == second
     assert all(module.training for module in model.modules())
     assert predict(model.eval(), info, [tmp_path / "x.png"]).rows[0] == first
+
+
+def test_channels_are_what_the_model_says():
+    class Unusual(torch.nn.Linear):
+        in_chans = 7
+
+    assert input_channels(Unusual(5, 2)) == 7
+    assert input_channels(create_model("gmr_r3d_9", width=4)) == 1

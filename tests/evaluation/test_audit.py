@@ -72,6 +72,17 @@ def test_volumes_and_a_single_module():
     assert layer.errors["90"] < 1e-5
 
 
+def test_images_of_unequal_sides_turn_too():
+    found = audit(network(Downsample(2)), X[..., :48], angles=[30, 60, 90])
+    assert found.layers[0].shape == (6, 64, 48)
+    for layer in found.layers:
+        assert layer.errors["90"] < 1e-4
+        assert layer.errors["flip"] < 1e-4
+    # 60 degrees are a quarter turn and 30 back.
+    assert found.layers[0].errors["60"] == pytest.approx(found.layers[0].errors["30"], rel=0.5)
+    assert found.layers[0].errors["60"] < 0.05
+
+
 def test_hooks_are_gone_and_the_mode_is_back():
     model = network(Downsample(2)).train()
     steps = []

@@ -51,7 +51,11 @@ def test_a_plan_has_36_angles():
     volumes = plan_views(3)
     assert list(volumes.turns) == [f"{axis} {angle}" for axis in "xyz" for angle in range(0, 360, 30)]
     assert len(volumes.turns) == 36
-    for step in (0, 7, -10, 400):
+    fractions = plan_views(2, 7.2)
+    assert len(fractions.turns) == 50
+    assert len(plan_views(2, 3.6).turns) == 100
+    assert fractions.turns["180"].angle == 180, "exact, so that it is not interpolated"
+    for step in (0, 7, -10, 400, 7.3, math.nan):
         with pytest.raises(ValueError, match="divides 360"):
             plan_views(2, step)
 

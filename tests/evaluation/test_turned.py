@@ -117,6 +117,22 @@ def test_voxels_of_unequal_sides_turn_in_space():
     assert torch.equal(turner.turn(bump, turn(180, 3, 1), 3), bump.rot90(2, (2, 4)))
 
 
+def test_the_ball_and_the_frame_are_of_space():
+    """17 slices twice as far apart as the 33 pixels of a row: a cube, and a ball of its width in it."""
+    spacing = (2.0, 1.0, 1.0)
+    turner = Turner(Turning(mask="disc", expand=True), spacing)
+    volume = torch.zeros(1, 1, 17, 33, 33)
+    ball = turner.disc(volume, 3)
+    assert ball[:, 16, 16].all()
+    assert ball[8, 16].all()
+    assert not ball[0, 15, 16]
+    framed = turner.framed(volume, 3)
+    diagonal = math.hypot(34, 33, 33)
+    assert framed.shape[2:] == (29, 59, 59), "as few as hold the diagonal, and as many more on either side"
+    assert all(side * step >= diagonal for side, step in zip(framed.shape[2:], spacing, strict=True))
+    assert torch.equal(Turner().disc(volume, 3), Turner(spacing=(3.0,) * 3).disc(volume, 3))
+
+
 def test_float64_and_half():
     for dtype in (torch.float64, torch.bfloat16):
         assert Turner().turn(torch.randn(1, 1, 8, 8, dtype=dtype), turn(30), 2).dtype == dtype

@@ -142,6 +142,21 @@ def test_arguments_are_checked(model, path):
         Preprocessing(interpolation="fancy")
     with pytest.raises(ValueError, match="same channels"):
         Preprocessing(mean=(0, 0, 0))
+    with pytest.raises(ValueError, match="scale must be positive, got 0"):
+        Preprocessing(scale=0)
+
+
+def test_files_from_before_the_scale_was_stored(model, path):
+    save_model(path, model, preprocessing={"size": 8, "scale": 65535.0})
+    assert read_info(path).preprocessing == Preprocessing((8, 8), scale=65535.0)
+
+    def edit(metadata):
+        stored = json.loads(metadata["ringconv"])
+        del stored["preprocessing"]["scale"]
+        metadata["ringconv"] = json.dumps(stored)
+
+    edited(path, edit)
+    assert read_info(path).preprocessing == Preprocessing((8, 8))
 
 
 # -- files that are something else

@@ -174,8 +174,12 @@ def test_plain_networks_are_not_symmetric():
         assert_symmetric("resnet18", 2, (33,))
 
 
+_ROUNDING = 1e-4
+
+
 def assert_compiles(name: str, backend: str) -> None:
-    """A compiled network may order its sums anew, so that its error is of the size of the eager one's."""
+    """A compiled network may order its sums anew, so that its error is of the size of the eager one's, or of what
+    rounding costs so many layers."""
     dimensions = model_entry(name).dimensions[0]
     network = small(name, dimensions)
     x = batch_for(model_entry(name), network, dimensions, 16)
@@ -184,7 +188,7 @@ def assert_compiles(name: str, backend: str) -> None:
     eager_error = (network(x) - exact).norm()
     torch.compiler.reset()
     given = torch.compile(network, backend=backend, fullgraph=True)(x)
-    assert (given - exact).norm() <= 4 * eager_error
+    assert (given - exact).norm() <= max(4 * eager_error, _ROUNDING * exact.norm())
     given.sum().backward()
     assert all(parameter.grad is not None for parameter in network.parameters())
 

@@ -67,6 +67,17 @@ def test_other_settings_are_refused(folders):
         run_trial(study_of(changed), changed, 0, **folders)
 
 
+def test_a_run_of_other_settings_is_refused_before_it_goes_on(folders, monkeypatch):
+    trial = Trial("rings", "Rings", TINY)
+    found = run_trial(study_of(trial), trial, 0, **folders)
+    (folders["results"] / "small-study" / found.file_name).unlink()
+    (folders["runs"] / "small-study-rings-seed0" / "results.json").unlink()
+    monkeypatch.setattr("ringconv.recipes.evidence.train_in", lambda *args: pytest.fail("trained first"))
+    changed = replace(trial, settings=replace(TINY, epochs=2))
+    with pytest.raises(ValueError, match=r"small-study-rings-seed0 is of other settings \(epochs=1\)"):
+        run_trial(study_of(changed), changed, 0, **folders)
+
+
 def test_a_choice_is_made_without_the_test_images(folders):
     trial = Trial("rings", "Rings", replace(TINY, validation=0.2, final_test=False))
     found = run_trial(study_of(trial, split="val"), trial, 0, **folders)

@@ -99,6 +99,19 @@ def test_other_data_is_told(tmp_path: Path) -> None:
     assert filled(tmp_path, "tab:main", "nwpu10/gmr_resnet18").changed == ("data: planes instead of nwpu10",)
 
 
+def test_options_of_data_are_told_unless_they_only_say_where_it_is(tmp_path: Path) -> None:
+    settings = resolve(RING, "cpu")
+    for number, per_class in enumerate((10, 50)):
+        other = replace(settings, seed=number, data_options={"per_class": per_class})
+        leave_run(tmp_path, f"few{number}", f"{RING}@cpu", other)
+    row = filled(tmp_path, "tab:main", "nwpu10/gmr_resnet18")
+    assert (row.changed, len(row.runs)) == (("per_class: 50 instead of none",), 1)
+    elsewhere = {"root": "/data", "layout": "nwpu10", "cache": False, "verify": False, "faults": "skip"}
+    leave_run(tmp_path, "a", f"{RING}@cpu", replace(settings, data_options=elsewhere), 70.0)
+    row = filled(tmp_path, "tab:main", "nwpu10/gmr_resnet18")
+    assert (row.changed, row.values["upright"]) == ((), 70)
+
+
 def test_a_run_that_does_not_say_its_scale_has_the_nearest(tmp_path: Path) -> None:
     leave_run(tmp_path, "a", RING, replace(resolve(RING, "cpu"), lr=0.1))
     row = filled(tmp_path, "tab:main", "nwpu10/gmr_resnet18")

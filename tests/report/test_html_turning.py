@@ -119,6 +119,22 @@ def test_masks_turn_along_and_frames_that_are_not_square_fit() -> None:
         assert frames(answers.film or "", 12).shape == (12, 32, 32, 3)
 
 
+def test_confusing_two_classes_is_wrong() -> None:
+    """The Dice of a report is that of the test: of each class, not of all that is not background."""
+    masks = np.zeros((1, 8, 8), np.uint8)
+    masks[0, 2:6, 2:6] = 2
+    split = Split(100 * masks, masks)
+    data = DataSet("squares", "segment", ("background", "a", "b"), {"train": split, "test": split}, (0.0,), (1.0,))
+
+    class SaysA(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            found = x[:, 0] > 0.1
+            return torch.stack([~found, found, torch.zeros_like(found)], 1).float()
+
+    turned = turn_images({"a": SaysA()}, images_of_data(data, 1), 1)
+    assert turned.images[0].answers[0].good[0] == 0
+
+
 def test_large_and_odd_images_become_small_squares() -> None:
     assert fit_square(torch.rand(2, 3, 300, 100), 96).shape == (2, 3, 96, 96)
     assert fit_square(torch.rand(2, 3, 5, 9), 96).shape == (2, 3, 9, 9)

@@ -1,12 +1,15 @@
 import functools
 import importlib
+from dataclasses import replace
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
 from ringconv._torchvision import import_torchvision
-from ringconv.training import augment
+from ringconv.data import DataSet, Split
+from ringconv.training import TrainSettings, augment
 from ringconv.training.augment import COLUMNS, Augment
 
 PLAIN = Augment((0.0,) * 3, (1.0,) * 3)
@@ -112,6 +115,16 @@ class TestGeometry:
         either = [torch.rot90(volume, quarters, plane) for quarters in (1, 3)]
         assert any(torch.allclose(turned, expected, atol=1e-5) for expected in either)
 
+    def test_volumes_turn_in_space(self) -> None:
+        """A ball, with slices twice as far apart as pixels, is round after any turn."""
+        z, y, x = torch.meshgrid(2 * (torch.arange(16) - 7.5), *[torch.arange(32) - 15.5] * 2, indexing="ij")
+        ball = torch.exp(-(z**2 + y**2 + x**2) / 50).expand(6, 1, 16, 32, 32)
+        labels = torch.zeros(6)
+        in_space, _ = Augment((0.0,), (1.0,), rotation=90.0, spacing=(2.0, 1.0, 1.0))(ball, labels, uniform())
+        in_voxels, _ = Augment((0.0,), (1.0,), rotation=90.0)(ball, labels, uniform())
+        assert float((in_space - ball).abs().max()) < 0.05
+        assert float((in_voxels - ball).abs().max()) > 0.1
+
     @pytest.mark.parametrize(
         "chosen",
         [
@@ -154,3 +167,23 @@ class TestGeometry:
         chosen = Augment((0.0,) * 3, (1.0,) * 3, release=True, translation=0.9)
         seen, _ = chosen(torch.ones(50, 3, 16, 16), torch.arange(50), uniform(50))
         assert bool((seen == 0).any())
+
+
+class TestScale:
+    SETTINGS = TrainSettings("gmr_resnet18", "own", augmentation="release")
+
+    @staticmethod
+    def data(pixels: np.ndarray, scale: float = 1.0) -> DataSet:
+        return DataSet("own", "classify", ("a", "b"), {"train": Split(pixels, np.arange(len(pixels)) % 2, 2, scale)})
+
+    @pytest.mark.parametrize(("factor", "shift"), [(255.0, 0.0), (1.0, -0.5), (1.2, 0.0)])
+    def test_colours_are_not_changed_on_another_scale(self, factor: float, shift: float) -> None:
+        pixels = factor * images()[:, 0].numpy() + shift
+        with pytest.raises(ValueError, match=r"scale from 0 to 1, and the pixels of own are from .* 'none'"):
+            Augment.of(self.SETTINGS, self.data(pixels))
+        assert not Augment.of(replace(self.SETTINGS, augmentation="none"), self.data(pixels)).release
+
+    def test_fractions_and_bytes_are(self) -> None:
+        pixels = images()[:, 0].numpy()
+        for data in (self.data(pixels), self.data((255 * pixels).astype(np.uint8), 255.0)):
+            assert Augment.of(self.SETTINGS, data).release

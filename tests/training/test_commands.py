@@ -61,6 +61,10 @@ def test_resume(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     train(["--model", "tiny_ring", "--data", data, "--out", str(tmp_path), "--name", "a", *TINY])
     (tmp_path / "a" / "results.json").unlink()
     capsys.readouterr()
+    train([f"--resume={tmp_path / 'a'}"])
+    assert read_run(tmp_path / "a").state == "finished"
+    (tmp_path / "a" / "results.json").unlink()
+    capsys.readouterr()
     train(["--resume", str(tmp_path / "a")])
     assert read_run(tmp_path / "a").state == "finished"
     assert str(tmp_path / "a") in capsys.readouterr().out
@@ -87,6 +91,8 @@ def test_a_recipe_gives_the_defaults(data: str, tmp_path: Path, capsys: pytest.C
         (["no_such_recipe"], "no recipe 'no_such_recipe'"),
         (["--model", "resnet18", "--data", "/no/such/place"], "no file or folder /no/such/place"),
         (["/no/such/settings.json"], "No such file"),
+        (["--model", "resnet18", "--data", "/no/such/place", "--scale", "cpu"], "--scale is of a recipe"),
+        (["settings.json", "--scale=cpu"], "--scale is of a recipe"),
     ],
 )
 def test_what_cannot_be_done_says_why(options: list[str], message: str) -> None:

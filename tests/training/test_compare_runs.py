@@ -145,6 +145,8 @@ def test_what_cannot_be_trained_is_told_before(tiny: ModuleType, models: dict[st
         check_models(models, tiny.segmented())
     with pytest.raises(ValueError, match="nothing to test on"):
         check_models(models, tiny.classified(test=0))
+    with pytest.raises(ValueError, match="has one class, 'dots'"):
+        check_models(models, tiny.of_one_class())
 
 
 def test_the_peak_is_of_what_happened_since() -> None:

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ringconv.evaluation.meters import Segmented
+from ringconv.evaluation.views import UPRIGHT, plan_views
 from ringconv.training.objective import bce_and_dice, make_losses, outputs, scores
 
 
@@ -47,6 +49,19 @@ def test_scores() -> None:
     assert scores(output, masks).tolist() == pytest.approx([2 / 3, 1.0])
     two = torch.cat([-output, output], 1)
     assert scores(two, masks).tolist() == pytest.approx([2 / 3, 1.0])
+
+
+def test_a_class_that_is_neither_there_nor_found_does_not_count() -> None:
+    """As in the final test: it would make every image look better than it is."""
+    masks = torch.tensor([[[1, 1], [0, 0]], [[0, 0], [0, 0]], [[1, 2], [0, 0]]])
+    answers = torch.tensor([[[1, 0], [0, 0]], [[0, 0], [0, 0]], [[1, 0], [0, 0]]])
+    output = F.one_hot(answers, 4).movedim(-1, 1).float()
+    expected = [2 / 3, 1.0, 0.5]
+    assert scores(output, masks).tolist() == pytest.approx(expected)
+    meter = Segmented(4)
+    meter.add(UPRIGHT, output, masks)
+    plan = plan_views(2, 360, reflections=False)
+    assert meter.scores(plan)["dice"].upright == pytest.approx(100 * sum(expected) / 3)
 
 
 def test_outputs() -> None:

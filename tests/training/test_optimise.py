@@ -30,6 +30,15 @@ def test_ring_widths_never_decay() -> None:
     assert names(module, decaying) | names(module, others) == {name for name, _ in module.named_parameters()}
 
 
+@pytest.mark.parametrize("sigma", ["layer", "channel"])
+def test_widths_in_ring_indices_do_not_decay_either(sigma: str) -> None:
+    module = GMRConv2d(3, 4, 5, sampling="binned", sigma=sigma)
+    for decay in ("all", "weights"):
+        _, others = parameter_groups(module, 0.1, decay)
+        assert "log_sigma_index" in names(module, others)
+        assert "weight" not in names(module, others)
+
+
 def test_norms_and_biases_can_be_spared() -> None:
     module = network()
     decaying, _ = parameter_groups(module, 0.1, "weights")

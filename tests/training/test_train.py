@@ -28,9 +28,12 @@ from ringconv.training import (
     list_runs,
     read_run,
     resume,
+    runs,
     snapshots,
     train,
 )
+from ringconv.training.loop import Training
+from ringconv.training.overhead import _Bare
 
 RING = TrainSettings(
     "tiny_ring", "tiny", epochs=2, batch_size=16, lr=0.05, log_every=1, checkpoint_every=1, final_test=False
@@ -111,6 +114,30 @@ class TestFolder:
         with pytest.raises(FileExistsError, match="another name, or resume"):
             train(replace(RING, epochs=1), out=tmp_path, name="same", data=tiny.classified())
 
+    def test_runs_of_one_second_get_folders_of_their_own(self, tmp_path: Path) -> None:
+        assert [runs.new_folder(tmp_path / "out", "a b").name for _ in range(3)] == ["a_b", "a_b-2", "a_b-3"]
+
+    def test_a_folder_is_not_configured_while_another_process_does(self, tmp_path: Path) -> None:
+        (tmp_path / "same").mkdir()
+        with runs.locked(tmp_path / "same"), pytest.raises(RunIsBusyError):
+            runs.new_run(tmp_path, RING, "same", None, {"parameters": 1})
+        assert runs.new_run(tmp_path, RING, "same", None, {"parameters": 1}) == tmp_path / "same"
+
+    def test_runs_of_others_can_be_looked_at(
+        self, tiny: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = train(replace(RING, epochs=1), out=tmp_path, data=tiny.classified())
+        (run.folder / "results.json").unlink()
+        real = Path.open
+
+        def read_only(path: Path, mode: str = "r", *args, **options):
+            if set(mode) & set("wa+x"):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return real(path, mode, *args, **options)
+
+        monkeypatch.setattr(Path, "open", read_only)
+        assert read_run(run.folder).state == "stopped"
+
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"config\.json"):
             resume(tmp_path)
@@ -132,6 +159,36 @@ class TestTasks:
         run = train(settings, out=tmp_path, data=tiny.volumes())
         assert len(run.results["evaluation"]["scores"]["accuracy"]["per_turn"]) == 36
 
+    def test_without_test_images_it_is_said_that_nothing_is_tested(self, tiny: ModuleType, tmp_path: Path) -> None:
+        told: list[str] = []
+
+        class Notes(Watch):
+            def note(self, text: str) -> None:
+                told.append(text)
+
+        data = tiny.classified(test=0)
+        run = train(replace(RING, epochs=1, final_test=True), out=tmp_path, data=data, watch=Notes())
+        assert run.results["evaluation"] is None
+        assert told == ["tiny has no test images: the trained network will not be tested."]
+        with pytest.raises(ValueError, match=r"rotated_every=5 needs test images, and tiny has train: leave it out"):
+            check(replace(RING, rotated_every=5), data)
+
+    def test_logged_widths_are_those_in_use(self, tiny: ModuleType) -> None:
+        training = Training(Fabric(accelerator="cpu"), RING, tiny.classified())
+        layer = training.network[0]
+        with torch.no_grad():
+            layer.log_sigma.fill_(20.0)
+        assert training.ring_widths() == {"0": pytest.approx([layer.geometry.sigma_range[1]] * 2)}
+        training.network[0] = tiny.GMRConv2d(1, 4, 3, sampling="binned", sigma="channel")
+        expected = math.exp(training.network[0].geometry.initial_log_sigma)
+        assert training.ring_widths() == {"0": pytest.approx([expected] * training.network[0].rings)}
+
+    def test_the_bare_loop_minimises_the_same(self, tiny: ModuleType) -> None:
+        settings = replace(RING, label_smoothing=0.3)
+        training = Training(Fabric(accelerator="cpu"), settings, tiny.classified())
+        logits, labels = torch.tensor([[3.0, 0.0, -1.0]]), torch.tensor([0])
+        assert torch.equal(_Bare(training)._losses(logits, labels), training._losses(logits, labels))
+
     def test_one_step(self, tiny: ModuleType) -> None:
         assert 0 < check(RING, tiny.classified()) < 10
 
@@ -147,6 +204,7 @@ class TestTasks:
             (replace(RING, augmentation="release"), "volumes", "is for pictures"),
             (replace(RING, model="tiny_rnig"), "classified", "did you mean 'tiny_ring'"),
             (replace(RING, model="r3d_9"), "classified", "takes 3 dimensions"),
+            (RING, "of_one_class", "alike has one class, 'dots'"),
         ],
     )
     def test_what_does_not_fit_is_refused(
@@ -241,6 +299,37 @@ class TestGoingOn:
         before = (run.folder / "model.safetensors").stat().st_mtime_ns
         assert resume(run.folder).results == run.results
         assert (run.folder / "model.safetensors").stat().st_mtime_ns == before
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda tiny, data: tiny.classified(train=63), r"images was \{.*'train': 60\} and is \{.*'train': 63\}"),
+            (
+                lambda tiny, data: replace(data, classes=data.classes[::-1]),
+                r"classes was \['dots', .* and is \['noise'",
+            ),
+            (lambda tiny, data: replace(data, mean=(0.5,)), r"mean was \[0\.\d+\] and is \[0\.5\]\. To go on, bring"),
+        ],
+    )
+    def test_data_that_is_not_what_it_was_is_refused(
+        self, tiny: ModuleType, tmp_path: Path, change, message: str
+    ) -> None:
+        data = tiny.classified()
+        with pytest.raises(TrainingInterruptedError):
+            train(RING, out=tmp_path, name="halted", data=data, watch=StopAt(1))
+        with pytest.raises(ValueError, match=message):
+            resume(tmp_path / "halted", data=change(tiny, data))
+
+    def test_rounding_and_what_older_versions_did_not_write_down_are_no_change(
+        self, tiny: ModuleType, tmp_path: Path
+    ) -> None:
+        data = tiny.classified()
+        with pytest.raises(TrainingInterruptedError):
+            train(RING, out=tmp_path, name="halted", data=data, watch=StopAt(1))
+        config = json.loads((tmp_path / "halted" / "config.json").read_text())
+        config["data"] = {"std": [data.std[0] * (1 + 1e-8)], "notes": ["of another version"]}
+        (tmp_path / "halted" / "config.json").write_text(json.dumps(config))
+        assert resume(tmp_path / "halted", data=data).state == "finished"
 
     def test_a_run_that_another_process_trains_is_refused(self, tiny: ModuleType, tmp_path: Path) -> None:
         class Impatient(Watch):

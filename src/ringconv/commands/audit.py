@@ -11,18 +11,20 @@ import torch
 from tyro.conf import Positional
 
 from ringconv._extras import needs
-from ringconv.commands._checkpoint import load_checkpoint
+from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
-from ringconv.data import normalise, open_data
+from ringconv.data import normalise
 from ringconv.equivariance import band_limited_noise
 from ringconv.evaluation.audit import Audit, worst
 from ringconv.evaluation.audit import audit as run_audit
+from ringconv.training.files import write_whole
 
 
 def audit(
     checkpoint: Positional[Path],
     /,
     data: str | None = None,
+    data_options: tuple[str, ...] = (),
     root: Path | None = None,
     size: int | None = None,
     dimensions: int = 2,
@@ -40,6 +42,7 @@ def audit(
     Args:
         checkpoint: File written by training.
         data: Take images of this data set; default smooth noise, which can be turned without an error of its own.
+        data_options: How the data is read, as name=value, such as grey=true; default as in training.
         root: Where names are looked up.
         size: Side of the images in pixels; default what the network was trained on, or 64 (3D: 32).
         dimensions: 3 for a network of volumes; with data, what they have.
@@ -49,12 +52,14 @@ def audit(
         out: JSON to write; default <checkpoint>.audit.json beside it.
     """
     console = terminal()
+    path = out or checkpoint.with_name(f"{checkpoint.stem}.audit.json")
     with usage_errors(), progress_bars(console) as progress:
+        check_file(path)
         loaded = load_checkpoint(checkpoint, "cpu")
         prepared = loaded.preprocessing
         trained_on = prepared.size if prepared else None
         if data is not None:
-            opened = open_data(data, root=root, progress=progress, size=size or trained_on)
+            opened = loaded.open_data(data, data_options, progress, root=root, size=size)
             split = opened.splits.get("test", next(iter(opened.splits.values())))
             pixels = split.batch(range(min(images, len(split))))[0]
             x = normalise(pixels, *(prepared.mean, prepared.std) if prepared else (opened.mean, opened.std))
@@ -62,9 +67,10 @@ def audit(
             sides = (size,) * dimensions if size else trained_on or ((64,) * 2 if dimensions == 2 else (32,) * 3)
             x = band_limited_noise(sides, channels=loaded.channels, batch=images, dtype=torch.float32)
         found = run_audit(loaded.network, x, angles, progress=progress)
-    path = out or checkpoint.with_name(f"{checkpoint.stem}.audit.json")
     document = {"checkpoint": str(checkpoint), "data": data or "band-limited noise", "size": list(x.shape)}
-    path.write_text(json.dumps(document | found.as_dict(), indent=2) + "\n", encoding="utf-8")
+    with usage_errors():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(document | found.as_dict(), indent=2) + "\n")
     console.print(audit_table(found, rows))
     console.print(f"Lost most in: {', '.join(layer.name for layer in found.lost())}", soft_wrap=True)
     console.print(f"All {len(found.layers)} layers: {path}", soft_wrap=True)

@@ -11,17 +11,19 @@ from tyro.conf import Positional
 
 from ringconv._extras import needs
 from ringconv._turned import Interpolation, MaskKind, Padding, Turning
-from ringconv.commands._checkpoint import Loaded, load_checkpoint
+from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
-from ringconv.data import DataSet, open_data
 from ringconv.evaluation import Evaluation, EvaluationSettings, Scores
 from ringconv.evaluation import evaluate as run_evaluation
+from ringconv.training.files import write_whole
+from ringconv.training.run_data import with_classes_of
 
 
 def evaluate(
     checkpoint: Positional[Path],
     /,
-    data: str,
+    data: str | None = None,
+    data_options: tuple[str, ...] = (),
     split: str = "test",
     root: Path | None = None,
     layout: str | None = None,
@@ -35,7 +37,7 @@ def evaluate(
     symmetrise: Literal[4, 8, 24, 48] | None = None,
     subset: int | None = None,
     seed: int = 0,
-    faults: Literal["refuse", "skip"] = "refuse",
+    faults: Literal["refuse", "skip"] | None = None,
     batch_size: int = 64,
     device: str = "cpu",
     out: Path | None = None,
@@ -50,7 +52,10 @@ def evaluate(
 
     Args:
         checkpoint: File written by training.
-        data: Path or name of a data set; see ringconv data --help.
+        data: Path or name of a data set; see ringconv data --help. Default: what the checkpoint's run was trained on.
+        data_options: How the data is read, as name=value, such as per_class=50 grey=true; name=null takes one back.
+            Default as in training, by the config.json beside the checkpoint, so that what was trained on is not tested
+            on.
         split: Which split to test on.
         root: Where names are looked up; default the environment's RINGCONV_DATA, or data.
         layout: Read a folder as this published layout.
@@ -63,8 +68,9 @@ def evaluate(
         expand: Enlarge the frame at every angle, so that no corner is cut off.
         symmetrise: Average the answers over 4 rotations, or 8 with reflections, of each view (24 or 48 for volumes).
         subset: Only so many images, every class in its proportion.
-        seed: Which images a subset holds, and how a set without a split is split.
-        faults: Refuse a set with files that cannot be read or classes that are empty, or skip them.
+        seed: Which images a subset holds.
+        faults: Refuse a set with files that cannot be read or classes that are empty, or skip them; default as in
+            training, or refuse.
         batch_size: Images at a time.
         device: Where to run: cpu, cuda, ...
         out: JSON to write; default <checkpoint>.evaluation.json beside it.
@@ -72,6 +78,7 @@ def evaluate(
     console = terminal()
     path = out or checkpoint.with_name(f"{checkpoint.stem}.evaluation.json")
     with usage_errors():
+        check_file(path)
         turning = Turning(interpolation, fill, padding, mask, expand)
         settings = EvaluationSettings(
             turning, step, symmetrise=symmetrise, subset=subset, seed=seed, batch_size=batch_size
@@ -79,17 +86,8 @@ def evaluate(
         loaded = load_checkpoint(checkpoint, device)
         prepared = loaded.preprocessing
     with usage_errors(), progress_bars(console) as progress:
-        opened = open_data(
-            data,
-            root=root,
-            layout=layout,
-            progress=progress,
-            size=size or (prepared.size if prepared else None),
-            fit=prepared.fit if prepared else "squash",
-            seed=seed,
-            faults=faults,
-        )
-        _check_fits(loaded, opened)
+        opened = loaded.open_data(data, data_options, progress, root=root, layout=layout, size=size, faults=faults)
+        opened = with_classes_of(loaded.info.class_names, opened)
         found = run_evaluation(
             loaded.network,
             opened,
@@ -106,7 +104,9 @@ def evaluate(
     for note in opened.notes:
         console.print(f"Note: {note}", markup=False, soft_wrap=True)
     document = {"checkpoint": str(checkpoint), "notes": list(opened.notes)} | found.as_dict()
-    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    with usage_errors():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(document, indent=2) + "\n")
     console.print(f"Every angle: {path}", soft_wrap=True)
 
 
@@ -154,11 +154,3 @@ def summary(found: Evaluation) -> list[str]:
             f" (cosine {drift.mean(drift.cosine):.4f}){changed}."
         )
     return lines
-
-
-def _check_fits(loaded: Loaded, data: DataSet) -> None:
-    classes = loaded.info.class_names
-    if classes and data.task == "classify" and len(classes) != len(data.classes):
-        raise ValueError(f"the checkpoint knows {len(classes)} classes, {data.name} has {len(data.classes)}")
-    if loaded.channels != data.channels:
-        raise ValueError(f"the checkpoint takes {loaded.channels} channels, {data.name} has {data.channels}")

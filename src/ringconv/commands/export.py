@@ -14,12 +14,12 @@ from tyro.conf import Positional
 
 from ringconv import deploy
 from ringconv._extras import needs
-from ringconv.commands._checkpoint import Loaded, load_checkpoint
+from ringconv.commands._checkpoint import Loaded, check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
-from ringconv.data import open_data
 from ringconv.deploy import calibration
 from ringconv.fold import FORMS, Form
 from ringconv.models import model_entry
+from ringconv.training.run_data import with_classes_of
 
 Format = Literal["onnx", "pt2", "aoti"]
 
@@ -39,6 +39,7 @@ def export(
     latency: bool = True,
     quantize: Literal["none", "dynamic", "static"] = "none",
     data: str | None = None,
+    data_options: tuple[str, ...] = (),
     images: tuple[Path, ...] = (),
     most_images: int = 512,
 ) -> None:
@@ -69,6 +70,7 @@ def export(
             input, static once from images, and is faster.
         data: Data set with labels to calibrate and test on: an npz in the layout of MedMNIST, or what ringconv data
             lists.
+        data_options: How the data is read, as name=value, such as per_class=50; default as in training.
         images: Image files and folders to calibrate on instead; then the share of equal answers is reported.
         most_images: Up to so many images to calibrate on, and to test on.
     """
@@ -81,8 +83,7 @@ def export(
         loaded = load_checkpoint(checkpoint, "cpu")
         example = _example(loaded, size)
         path = out or checkpoint.with_name(checkpoint.stem + _ENDINGS[format])
-        if path.is_dir():
-            raise IsADirectoryError(f"out must be a file, but {path} is a folder")
+        check_file(path)
     free = not fixed_size
     with usage_errors(), console.status(f"Writing {path.name}"):
         if format == "pt2":
@@ -99,7 +100,7 @@ def export(
         _report_latency(console, loaded, path, form, example, free)
     if quantize != "none":
         with usage_errors(), progress_bars(console) as progress:
-            found = _calibration(loaded, data, images, most_images, progress)
+            found = _calibration(loaded, data, data_options, images, most_images, progress)
         _report_quantization(console, path, quantize, found, example)
 
 
@@ -143,14 +144,14 @@ def _report_latency(console: Any, loaded: Loaded, path: Path, form: Form, exampl
 
 
 def _calibration(
-    loaded: Loaded, data: str | None, images: tuple[Path, ...], most: int, progress: Any
+    loaded: Loaded, data: str | None, options: tuple[str, ...], images: tuple[Path, ...], most: int, progress: Any
 ) -> calibration.Calibration:
     prepared = loaded.preprocessing
     if data is None:
         channels = deploy.input_channels(loaded.network)
         return calibration.from_images(deploy.find_images(images), prepared, channels, most)
-    opened = open_data(data, size=prepared.size if prepared else None, progress=progress)
-    return calibration.from_data(opened, prepared, most)
+    opened = loaded.open_data(data, options, progress)
+    return calibration.from_data(with_classes_of(loaded.info.class_names, opened), prepared, most)
 
 
 def _report_quantization(

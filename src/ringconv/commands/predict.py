@@ -7,7 +7,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ringconv import deploy
-from ringconv.commands._checkpoint import load_checkpoint
+from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
 
 _NAMED = 10
@@ -26,8 +26,8 @@ def predict(
     """Classify images and write a table.
 
     Reads the checkpoint's own preparation of images (size, mean and deviation) and its class names, so nothing else is
-    needed. Grey, RGBA, palette and 16-bit images are brought to what the network takes. Files that cannot be read are
-    named and left out.
+    needed. Grey, RGBA, palette and 16-bit images are brought to what the network takes. TIFFs of other types or with
+    more bands are read as in training. Files that cannot be read so are named and left out.
 
     The table has the columns path, class and probability; with --top 3 also class_2, probability_2, class_3,
     probability_3.
@@ -46,6 +46,7 @@ def predict(
     with usage_errors():
         if not images:
             raise ValueError("give at least one image or folder of images")
+        check_file(out)
         files = deploy.find_images(images)
         loaded = load_checkpoint(checkpoint, device)
     with usage_errors(), progress_bars(console) as progress:

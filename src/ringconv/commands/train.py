@@ -52,7 +52,7 @@ def train(options: Sequence[str], prog: str = "ringconv train") -> None:
     """
     console = terminal()
     console.quiet = not _is_first_process()
-    if "--resume" in options:
+    if _is_given("--resume", options):
         _resume(options, prog, console)
         return
     recipe, rest = (
@@ -98,12 +98,11 @@ def _parse(recipe: str | None, options: list[str], prog: str) -> tuple[_Asked, s
     remembered: str | None = None
     notes: Sequence[str] = ()
     defaults: TrainSettings | None = None
-    if recipe is None:
-        if not {"-h", "--help"} & set(options):
-            _require(options, "--model", "--data")
-    elif recipe.endswith(".json"):
+    if not {"-h", "--help"} & set(options):
+        _check_combined(recipe, options)
+    if recipe is not None and recipe.endswith(".json"):
         defaults = _settings_of_file(Path(recipe))
-    else:
+    elif recipe is not None:
         chosen = recipes.find_recipe(recipe, first.scale)
         defaults, remembered, notes = chosen.settings, chosen.recipe, chosen.notes
     asked = tyro.cli(
@@ -124,11 +123,17 @@ def _parse(recipe: str | None, options: list[str], prog: str) -> tuple[_Asked, s
     return asked, remembered, notes
 
 
-def _require(options: Sequence[str], *names: str) -> None:
-    given = {option.partition("=")[0] for option in options}
-    missing = [name for name in names if name not in given]
-    if missing:
+def _check_combined(recipe: str | None, options: Sequence[str]) -> None:
+    """Raise UsageError if something is missing, or would have no effect."""
+    missing = [name for name in ("--model", "--data") if not _is_given(name, options)]
+    if recipe is None and missing:
         raise UsageError(f"give a recipe (ringconv recipes lists them), or {' and '.join(missing)}")
+    if _is_given("--scale", options) and (recipe is None or recipe.endswith(".json")):
+        raise UsageError("--scale is of a recipe, and none is given (ringconv recipes lists them); leave --scale out")
+
+
+def _is_given(name: str, options: Sequence[str]) -> bool:
+    return any(option.partition("=")[0] == name for option in options)
 
 
 def _settings_of_file(path: Path) -> TrainSettings:

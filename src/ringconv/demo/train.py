@@ -27,6 +27,7 @@ from ringconv.training.compare import CompareSettings, accuracy, trained
 from ringconv.training.files import write_whole
 from ringconv.training.networks import KINDS, Kind
 from ringconv.training.objective import bce_and_dice, scores
+from ringconv.training.optimise import parameter_groups
 
 TEXTURES = CompareSettings()
 """As `ringconv compare` trains them."""
@@ -49,6 +50,7 @@ _STEPS = 400
 _BATCH = 8
 _CROP = 64
 _LEARNING_RATE = 4e-3
+_WEIGHT_DECAY = 1e-4
 _MEAN, _STD = 0.5, 0.25
 """Of pixels on a scale from 0 to 1; instance normalisation does the rest."""
 
@@ -89,7 +91,7 @@ def _make_segmenter(kind: Kind, path: Path, say: Say) -> None:
 def _train_segmenter(network: nn.Module) -> None:
     generator = np.random.default_rng(0)
     scenes = [load_scene(name, "train") for name in SCENES]
-    optimizer = torch.optim.AdamW(network.parameters(), lr=_LEARNING_RATE, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(parameter_groups(network, _WEIGHT_DECAY), lr=_LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=_STEPS, pct_start=0.1)
     network.train()
     for _ in range(_STEPS):

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._extras import needs
-from ringconv.data.dataset import normalise
-from ringconv.data.decode import PICTURES, TIFFS, Item, Picture
+from ringconv.data.dataset import normalise, scale_of
+from ringconv.data.decode import PICTURES, TIFFS, Array, Bands, Item, Picture, has_bands
 from ringconv.models.checkpoint import Preprocessing
+
+_WITH_A_SCALE = (np.uint8, np.int8, np.uint16, np.int16)
+"""Types whose largest value becomes 1. Those of floats and of wider integers may be in any unit."""
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
@@ -32,26 +35,63 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_image(path: Path, preprocessing: Preprocessing, channels: int) -> Tensor:
-    """(C, H, W), ready for the model. Grey, palette, alpha and 16 bits become what the model takes."""
-    if channels not in (1, 3):
-        raise ValueError(f"images are read as grey or as RGB, but the model takes {channels} channels")
-    pixels = Picture(grey=channels == 1)(Item(path))
-    size = preprocessing.size
-    if size is not None and pixels.shape[:2] != tuple(size):
-        pillow = needs("PIL.Image", "data")
-        method = pillow.Resampling[preprocessing.interpolation.upper()]
-        image, wanted = pillow.fromarray(pixels), (size[1], size[0])
-        if preprocessing.fit == "crop":
-            pixels = np.asarray(needs("PIL.ImageOps", "data").fit(image, wanted, method))
-        else:
-            pixels = np.asarray(image.resize(wanted, method))
-    planes = torch.from_numpy(np.array(pixels, np.float32) / 255)
+    """(C, H, W), ready for the model. Grey, palette, alpha and 16 bits become what the model takes.
+
+    TIFFs that are more than 8-bit pictures are read as training reads them: all bands, in full depth.
+    """
+    if path.suffix.lower() in TIFFS and has_bands([path]):
+        pixels = _bands(path, preprocessing, channels)
+    else:
+        pixels = _picture(path, preprocessing, channels)
+    planes = torch.from_numpy(pixels.astype(np.float32) / _scale(pixels, preprocessing))
     planes = planes[None] if planes.dim() == 2 else planes.movedim(-1, 0)
     return normalise(planes[None], preprocessing.mean, preprocessing.std)[0].contiguous()
 
 
+def _picture(path: Path, preprocessing: Preprocessing, channels: int) -> Array:
+    if channels not in (1, 3):
+        raise ValueError(f"images are read as grey or as RGB, but the model takes {channels} channels")
+    pixels = Picture(grey=channels == 1)(Item(path))
+    size = preprocessing.size
+    if size is None or pixels.shape[:2] == tuple(size):
+        return pixels
+    pillow = needs("PIL.Image", "data")
+    method = pillow.Resampling[preprocessing.interpolation.upper()]
+    image, wanted = pillow.fromarray(pixels), (size[1], size[0])
+    if preprocessing.fit == "crop":
+        return np.asarray(needs("PIL.ImageOps", "data").fit(image, wanted, method))
+    return np.asarray(image.resize(wanted, method))
+
+
+def _bands(path: Path, preprocessing: Preprocessing, channels: int) -> Array:
+    try:
+        pixels = Bands(preprocessing.size, preprocessing.fit)(Item(path))
+    except ValueError as error:  # of this file, and no reason to stop at it
+        raise OSError(str(error)) from error
+    if pixels.shape[-1] == 1 and channels == 3:
+        return pixels.repeat(3, -1)  # as grey pictures become RGB
+    if pixels.shape[-1] != channels:
+        raise OSError(f"it has {pixels.shape[-1]} bands, and the model takes {channels} channels")
+    return pixels
+
+
+def _scale(pixels: Array, preprocessing: Preprocessing) -> float:
+    """The stored value that becomes 1, as in training."""
+    known = preprocessing.scale
+    if pixels.dtype in _WITH_A_SCALE:
+        # Pictures of 0 and 1 only are occupancy, if those of the training were.
+        return scale_of(pixels[None]) if known == 1 else float(np.iinfo(pixels.dtype).max)
+    if known is None or known in [np.iinfo(dtype).max for dtype in _WITH_A_SCALE]:
+        trained = "does not say what its training had" if known is None else f"was trained on values up to {known:g}"
+        raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {trained}")
+    return known
+
+
 def input_channels(model: nn.Module) -> int:
-    """Channels that the model's first layer takes."""
+    """Channels that the model, or else its first layer, says it takes."""
+    of_model = getattr(model, "in_chans", None)
+    if isinstance(of_model, int):
+        return of_model
     for module in model.modules():
         channels = getattr(module, "in_channels", None) or getattr(module, "in_features", None)
         if isinstance(channels, int):

@@ -105,16 +105,19 @@ def audit(
         transformations["flip"] = Symmetry(tuple(range(dimensions)), (dimensions - 1,))
     if not transformations:
         raise ValueError("nothing to audit: no angle, and reflections=False")
-    disc = fading_disc(x.shape[-dimensions:], x.device).to(x.dtype)
+
+    def faded(image: Tensor) -> Tensor:
+        return image * fading_disc(image.shape[-dimensions:], image.device).to(image.dtype)
+
     with evaluating(network):
         upright = _Recorder(dimensions)
         with upright.listening(network):
-            network(x * disc)
+            network(faded(x))
         rows: dict[str, LayerAudit] = {}
         for done, (name, transform) in enumerate(transformations.items(), 1):
             comparison = _Comparer(dimensions, upright, transform)
             with comparison.listening(network):
-                network(transform(x) * disc)  # faded after the turn: nothing may turn in from beyond the frame
+                network(faded(transform(x)))  # after the turn: nothing may turn in from beyond the frame
             for layer, (error, before) in comparison.errors.items():
                 kind, _, output = upright.seen[layer]
                 row = rows.setdefault(layer, LayerAudit(layer, kind, tuple(output.shape[1:]), {}, {}))
@@ -202,6 +205,7 @@ class _Comparer(_Listener):
             if not self._exact and min(size) / 4 < _SMALLEST_DISC:
                 return math.nan
             expected = self._transform(expected)
+            size = expected.shape[-self.dimensions :]  # a quarter turn exchanges sides
         if turned.shape != expected.shape:
             return math.inf
         difference = turned.double() - expected

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ringconv._extras import needs
 from ringconv._torchvision import import_torchvision
+from ringconv.evaluation.overlap import foreground, overlap
 from ringconv.evaluation.results import Drift, Scores
 from ringconv.evaluation.views import UPRIGHT, Plan
 
@@ -93,17 +94,12 @@ class Segmented:
         if int(targets.max()) >= self._classes:
             raise ValueError(f"masks must hold class numbers below {self._classes}, got {int(targets.max())}")
         probability, said = self._foreground(output)
-        wanted = torch.stack([targets == c for c in range(1, self._classes)], dim=1)
+        wanted = foreground(targets, self._classes)
         if valid is not None:
             probability, said, wanted = (values[..., valid] for values in (probability, said, wanted))
         probability, said, wanted = (values.flatten(2) for values in (probability, said, wanted))
-        # Counted here, since torchmetrics' samplewise counts fail on a single image.
-        tp, fp, fn = ((x & y).sum(-1).double() for x, y in ((said, wanted), (said, ~wanted), (~said, wanted)))
-        present = (tp + fp + fn) > 0
-        alone = ~present.any(1)
-        for metric, value in (("iou", tp / (tp + fp + fn)), ("dice", 2 * tp / (2 * tp + fp + fn))):
-            mean = torch.where(present, value, 0).sum(1) / present.sum(1).clamp(min=1)
-            self._values[metric][view].append(torch.where(alone, 1.0, mean))
+        for metric, values in zip(("iou", "dice"), overlap(said, wanted), strict=True):
+            self._values[metric][view].append(values)
         self._values["auc"][view].append(self._auc(probability, wanted))
 
     def _foreground(self, output: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,9 +110,7 @@ class Segmented:
             raise ValueError(
                 f"the network must return {self._classes} channels (or 1 for two classes), got {output.shape[1]}"
             )
-        answer = output.argmax(1)
-        said = torch.stack([answer == c for c in range(1, self._classes)], dim=1)
-        return output.softmax(1)[:, 1:], said
+        return output.softmax(1)[:, 1:], foreground(output.argmax(1), self._classes)
 
     def _auc(self, probability: Tensor, wanted: Tensor) -> Tensor:
         """(B,), NaN where it does not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,9 +40,10 @@ def plan_views(dimensions: int, step: float | None = None, reflections: bool = T
     if dimensions not in (2, 3):
         raise ValueError(f"images must have 2 or 3 dimensions, got {dimensions}")
     step = (10 if dimensions == 2 else 30) if step is None else step
-    if not 0 < step <= 360 or 360 % step:
+    count = round(360 / step) if 0 < step <= 360 else 0
+    if not count or not math.isclose(360 / step, count):
         raise ValueError(f"step must be a number of degrees that divides 360, got {step}")
-    angles = [index * step for index in range(round(360 / step))]
+    angles = [360 * index / count for index in range(count)]  # so that quarter turns are exact whatever the step
     if dimensions == 2:
         named = {f"{turn.angle:g}": turn for turn in turns(angles, None, 2)}
         flips = {"vertical": -2, "horizontal": -1}

@@ -47,6 +47,8 @@ class Preprocessing:
     interpolation: Interpolation = "bilinear"
     fit: Literal["squash", "crop"] = "squash"
     """How images of other proportions get to ``size``: squashed, or scaled to cover it and cropped in the middle."""
+    scale: float | None = None
+    """The stored value that became 1 in training: 255 of bytes, 1 of floats, which stay as they are; None: unknown."""
 
     def __post_init__(self) -> None:
         for name in ("size", "mean", "std"):
@@ -61,6 +63,8 @@ class Preprocessing:
             raise ValueError(f"mean and std must have a value for the same channels, got {self.mean} and {self.std}")
         if not all(deviation > 0 for deviation in self.std):
             raise ValueError(f"std must be positive, got {self.std}")
+        if self.scale is not None and not self.scale > 0:
+            raise ValueError(f"scale must be positive, got {self.scale}")
         for name, allowed in (("interpolation", get_args(Interpolation)), ("fit", ("squash", "crop"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")

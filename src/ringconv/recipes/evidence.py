@@ -14,7 +14,7 @@ from ringconv.recipes.study import Study, Trial
 from ringconv.training import Run, Watch
 from ringconv.training.compare_runs import train_in
 from ringconv.training.files import write_whole
-from ringconv.training.runs import ENVIRONMENT, MODEL
+from ringconv.training.runs import CONFIG, ENVIRONMENT, MODEL, read_run
 from ringconv.training.setup import prepare_data
 
 _LISTED = (".npz", "")
@@ -70,8 +70,9 @@ def run_trial(
         return earlier
     here = replace(settings, data=str(_find(data, study.data)))
     folder = runs / f"{study.name}-{trial.name}-seed{seed}"
+    if (folder / CONFIG).is_file():
+        _check_same(folder, read_run(folder).settings.to_json(), settings.to_json())
     run = train_in(folder, here, f"{trial.label}, seed {seed}", watch or Watch())
-    _check_same(folder, run.settings.to_json(), settings.to_json())
     found = _evidence(study, trial, run, settings.to_json(), watch or Watch())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(found), indent=1) + "\n")

@@ -26,12 +26,20 @@ _SCORES = {
 }
 """Where a run's evaluation has each measure."""
 
-_HARMLESS = (
-    "data", "data_options", "seed", "accumulate", "workers", "accelerator", "devices", "nodes", "strategy",
-    "channels_last", "checkpoint_every", "log_every", "wandb", "rotated_every", "rotated_images", "validate_every",
-    "sync_batch_norm",
+HARMLESS = (
+    "data", "seed", "accumulate", "workers", "accelerator", "devices", "nodes", "strategy", "channels_last",
+    "checkpoint_every", "log_every", "wandb", "rotated_every", "rotated_images", "validate_every", "sync_batch_norm",
+    "final_test",
 )  # fmt: skip
-"""Settings by which a run may differ from its recipe without being told of; data is compared by its name."""
+"""Settings by which runs may differ and still be the same training; data is compared by its name."""
+
+_HARMLESS_OF_DATA = ("root", "layout", "cache", "cache_folder", "verify", "faults")
+"""The same, of the options of data. All others choose or change the images."""
+
+
+def telling_data_options(settings: TrainSettings) -> dict[str, Any]:
+    """The options of data that make another training."""
+    return {name: value for name, value in settings.data_options.items() if name not in _HARMLESS_OF_DATA}
 
 
 @dataclass(frozen=True)
@@ -103,8 +111,11 @@ def _candidate(run: Run) -> _Candidate | None:
 
 
 def _changes(found: TrainSettings, expected: TrainSettings, data: str) -> tuple[str, ...]:
-    same = {name: getattr(expected, name) for name in _HARMLESS}
-    changes = changes_between(expected, replace(found, **same))
+    same = {name: getattr(expected, name) for name in HARMLESS}
+    found_data, expected_data = telling_data_options(found), telling_data_options(expected)
+    changes = changes_between(
+        replace(expected, data_options=expected_data), replace(found, **same, data_options=found_data)
+    )
     if Path(found.data).stem not in (data, expected.data):
         changes.insert(0, f"data: {Path(found.data).stem} instead of {data}")
     return tuple(changes)

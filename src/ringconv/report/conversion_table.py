@@ -56,7 +56,7 @@ class ConvertedModel:
     """Of the logits, under the worst quarter turn or flip; relative, in float64."""
     error_after: float
     trains: bool
-    """Whether a step of gradient descent gave every parameter a finite gradient and changed the loss."""
+    """Whether every parameter had a finite gradient, and a step of gradient descent changed any of them."""
 
     @property
     def remark(self) -> str:

@@ -241,7 +241,7 @@ def _costs(steps: Sequence[StepCost]) -> str:
 Forward, backward and update of {BATCH} images of {SIDE}x{SIDE}, at each network's default width and without pooling
 after the stem; times are medians of interleaved rounds in one process (the networks of escnn: in a process of their own
 environment). GFLOP is the forward pass of one image. *Kept* is what the forward pass stores for the backward pass. The
-paper trains 860 images per second with GMR-R18 and 450 with E(2)-WRN16, on its GPU.
+paper trains 860 images per second with GMR-R18 and 450 with E(2)-WRN16, on its own hardware.
 Made by `{COMMAND} --measure`, with OMP_WAIT_POLICY=PASSIVE."""
     if not steps:
         return f"{head}\n\nNot measured yet."

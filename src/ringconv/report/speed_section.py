@@ -27,7 +27,7 @@ def speed_section(folder: Path) -> str:
 Made by `ringconv bench --suite methods` (`make bench-methods`): (2, 128, 64, 64) to 128 channels by kernel width,
 medians of interleaved calls in milliseconds, and in brackets that time divided by ours (auto). A channel of E(2)-Conv
 and Group-Conv is a field of 8 maps, so these two work on 1,024 maps: it is what they cost in the plain layer's place.
-In italics: the same ratios in the paper, on its GPU."""
+In italics: the same ratios in the paper, on its hardware."""
     paths = sorted(folder.glob("methods-[0-9]*.csv"))
     if not paths:
         return f"{head}\n\nNot measured yet."

@@ -21,6 +21,7 @@ from ringconv._progress import Progress
 from ringconv.convert import convert, recalibrate_batchnorm
 from ringconv.models import resnet
 from ringconv.report.conversion_table import COMMAND, write_section
+from ringconv.training.optimise import parameter_groups
 
 Schedule = Literal["one cycle", "constant"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -130,10 +131,7 @@ def trained_start(
 def _train(
     network: nn.Module, images: Images, epochs: int, schedule: Schedule, report: Callable[[int, int], None]
 ) -> None:
-    matrices = [p for p in network.parameters() if p.dim() > 1]
-    vectors = [p for p in network.parameters() if p.dim() <= 1]
-    groups = [{"params": matrices, "weight_decay": _WEIGHT_DECAY}, {"params": vectors, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=_LEARNING_RATE)
+    optimizer = torch.optim.AdamW(parameter_groups(network, _WEIGHT_DECAY, "weights"), lr=_LEARNING_RATE)
     steps = epochs * -(-len(images.train) // _BATCH)
     rate: torch.optim.lr_scheduler.LRScheduler = (
         torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps, pct_start=0.2)

@@ -6,9 +6,10 @@ All functions are functions of their arguments: the random numbers come in as un
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,6 +26,8 @@ _JITTER, _JITTER_HUE, _JITTER_SHARE = 0.4, 0.1, 0.8
 _GREY_SHARE = 0.2
 _BLUR_SHARE, _BLUR_SIGMA = 0.2, (0.1, 2.0)
 _LUMA = (0.2989, 0.587, 0.114)
+_LOOKED_AT = 100
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Augment:
     translation: float = 0.0
     rotation: float = 0.0
     reflection: bool = False
+    spacing: tuple[float, ...] | None = None
+    """Voxel size per spatial axis; volumes turn by the angle in space, not in voxels."""
 
     @staticmethod
     def of(settings: TrainSettings, data: DataSet) -> Augment:
@@ -54,8 +59,12 @@ class Augment:
             raise ValueError(
                 "augmentation 'release' is for pictures, and these are volumes: 'none', or rotation, is not"
             )
-        translation = settings.translation if release else 0.0
-        return Augment(data.mean, data.std, settings.crop, release, translation, settings.rotation, settings.reflection)
+        if release:
+            _check_scale(data)
+        return Augment(
+            data.mean, data.std, settings.crop, release, settings.translation if release else 0.0, settings.rotation,
+            settings.reflection, data.spacing,
+        )  # fmt: skip
 
     def __call__(self, images: Tensor, targets: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """Images (B, C, *S) with labels (B,) or masks (B, *S), by ``uniform`` (B, COLUMNS)."""
@@ -81,7 +90,7 @@ class Augment:
     def _affine(self, images: Tensor, draw: Iterator[Tensor]) -> Tensor:
         """(B, D, D + 1): from a pixel to where its value comes from, both from the centre in half sides (W, H)."""
         if images.ndim == 5:
-            return random_turns_3d(images, self.rotation, draw)
+            return random_turns_3d(images, self.rotation, draw, self.spacing)
         theta = torch.eye(2, 3).repeat(len(images), 1, 1)
         if self.rotation:
             theta[:, :, :2] = turn_2d(_between(next(draw), -self.rotation, self.rotation), images)
@@ -93,6 +102,23 @@ class Augment:
             theta[:, :, :2] = linear * scale[:, None, :]
             theta[:, :, 2] = (linear @ (middle - shift)[:, :, None])[:, :, 0]
         return theta
+
+
+def _check_scale(data: DataSet) -> None:
+    """Raise ValueError if images are not on a scale from 0 to 1, by a hundred spread over the set."""
+    split = data["train"]
+    dtype = split.images.dtype
+    if np.issubdtype(dtype, np.unsignedinteger) and np.iinfo(dtype).max <= split.scale:
+        return
+    rows = np.unique(np.linspace(0, len(split) - 1, min(len(split), _LOOKED_AT)).astype(np.int64))
+    seen = [(float(pixels.min()), float(pixels.max())) for pixels, _ in (split.batch([row]) for row in rows)]
+    low, high = min(least for least, _ in seen), max(most for _, most in seen)
+    if low < -_ROUNDING or high > 1 + _ROUNDING:
+        raise ValueError(
+            f"augmentation 'release' changes colours on a scale from 0 to 1, and the pixels of {data.name} are from"
+            f" {low:g} to {high:g}: take augmentation 'none' (rotation, reflection and crop go with any scale), or"
+            " store the images as bytes, or as fractions from 0 to 1"
+        )
 
 
 def random_crop(
@@ -125,11 +151,15 @@ def turn_2d(degrees: Tensor, images: Tensor) -> Tensor:
     return torch.stack(rows, 1)
 
 
-def random_turns_3d(images: Tensor, most: float, draw: Iterator[Tensor]) -> Tensor:
-    """(B, 3, 4): turns of up to ``most`` degrees about one of the three axes each."""
+def random_turns_3d(
+    images: Tensor, most: float, draw: Iterator[Tensor], spacing: Sequence[float] | None = None
+) -> Tensor:
+    """(B, 3, 4): turns of up to ``most`` degrees about one of the three axes each; ``spacing`` is of (D, H, W)."""
     angle = torch.deg2rad(_between(next(draw), -most, most))
     axis = (next(draw) * 3).long()
     sides = torch.tensor(images.shape[:1:-1], dtype=torch.float32)  # (W, H, D), the order of affine_grid
+    if spacing is not None:
+        sides = sides * torch.tensor(spacing[::-1])
     rotation = torch.eye(3).repeat(len(images), 1, 1)
     image = torch.arange(len(images))
     first, second = (axis + 1) % 3, (axis + 2) % 3

@@ -15,6 +15,7 @@ from ringconv._progress import Progress
 from ringconv.data.textures import PHOTOGRAPHS, Mirror, Textures, load_textures
 from ringconv.training.memory import forget_peak, peak_bytes
 from ringconv.training.networks import KINDS, Kind, small_network
+from ringconv.training.optimise import parameter_groups
 
 ANGLE_STEP = 10
 MIRRORS: tuple[Mirror, ...] = ("horizontal", "vertical")
@@ -173,7 +174,7 @@ def trained(kind: Kind, train: Textures, settings: CompareSettings, report: Prog
         # Each epoch is its own shuffle; a last short batch would only make the batch statistics noisy.
         batches = max(1, len(patches) // _BATCH)
         steps = settings.epochs * batches
-        optimizer = torch.optim.AdamW(_parameter_groups(network), lr=_LEARNING_RATE)
+        optimizer = torch.optim.AdamW(parameter_groups(network, _WEIGHT_DECAY, "weights"), lr=_LEARNING_RATE)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps, pct_start=0.2)
         network.train()
         for epoch in range(settings.epochs):
@@ -187,12 +188,3 @@ def trained(kind: Kind, train: Textures, settings: CompareSettings, report: Prog
                 schedule.step()
                 report(f"train {kind}", epoch * batches + batch + 1, steps)
     return network
-
-
-def _parameter_groups(network: nn.Module) -> list[dict[str, object]]:
-    """Weights decay; what has one axis (norms, biases, the rings' widths) does not."""
-    parameters = list(network.parameters())
-    return [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": _WEIGHT_DECAY},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]

@@ -19,9 +19,9 @@ from ringconv.models.registry import model_entry
 from ringconv.training.files import write_whole
 from ringconv.training.loop import NotFiniteError
 from ringconv.training.memory import forget_peak
-from ringconv.training.runs import CONFIG, Run, folder_name, free_folder, read_run
+from ringconv.training.runs import CONFIG, Run, folder_name, new_folder, read_run
 from ringconv.training.settings import TrainSettings
-from ringconv.training.setup import build_network
+from ringconv.training.setup import build_network, check_classes, has_test_images
 from ringconv.training.train import TrainingInterruptedError, TrainingStoppedError, Watch, resume, train
 
 PLAN = "compare.json"
@@ -41,10 +41,9 @@ class ModelsCompared:
 
 def check_models(models: Mapping[str, TrainSettings], data: DataSet) -> None:
     """Raise ValueError or MissingExtraError if one of the models cannot be trained on this data, before any is."""
-    if "test" not in data.splits or not len(data["test"]):
+    if not has_test_images(data):
         raise ValueError(f"{data.name} has nothing to test on; its splits are {', '.join(data.splits)}")
-    if len(data.classes) < 2:
-        raise ValueError(f"{data.name} has one class, {data.classes[0]!r}: there is nothing to tell apart")
+    check_classes(data)
     for settings in models.values():
         extra = model_entry(settings.model).extra
         if extra is not None:
@@ -123,8 +122,7 @@ def train_in(folder: Path, settings: TrainSettings, title: str, watch: Watch) ->
 
 def _begin(out: Path, models: Mapping[str, TrainSettings], about: Mapping[str, Any]) -> Path:
     data = Path(next(iter(models.values())).data).stem
-    folder = free_folder(out, f"compare-{data}-{time.strftime('%Y%m%d-%H%M%S')}")
-    folder.mkdir(parents=True)
+    folder = new_folder(out, f"compare-{data}-{time.strftime('%Y%m%d-%H%M%S')}")
     write_whole(folder / PLAN, json.dumps({"models": _asked(models), "command": sys.argv, **about}, indent=2) + "\n")
     return folder
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from ringconv.training.memory import peak_bytes
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.picture import save_picture
 from ringconv.training.runs import MODEL, PER_ANGLE, PICTURE, RESULTS
-from ringconv.training.setup import build_network
+from ringconv.training.setup import build_network, has_test_images
 
 
 def about_data(data: DataSet) -> dict[str, Any]:
@@ -38,6 +40,33 @@ def about_data(data: DataSet) -> dict[str, Any]:
         "std": list(data.std),
         "notes": list(data.notes),
     }
+
+
+def check_same_data(data: DataSet, before: Mapping[str, Any]) -> None:
+    """Raise ValueError if the data is not what a run's configuration says that it began with.
+
+    Args:
+        before: as :func:`about_data` gave it; what an older version did not write down is not compared.
+    """
+    now = json.loads(json.dumps(about_data(data)))
+    changed = [
+        f"{name} was {reprlib.repr(before[name])} and is {reprlib.repr(now[name])}"
+        for name in ("name", "classes", "images", "size", "channels", "mean", "std")
+        if name in before and not _are_same(before[name], now[name])
+    ]
+    if changed:
+        raise ValueError(
+            f"the data is not what the run began with: {'; '.join(changed)}. To go on, bring back the data as it"
+            " was; to train on what is there now, begin a new run"
+        )
+
+
+def _are_same(before: Any, now: Any) -> bool:
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(_are_same, before, now))
+    if isinstance(before, float) and isinstance(now, float):
+        return math.isclose(before, now, rel_tol=1e-6, abs_tol=1e-9)  # sums are rounded otherwise on other machines
+    return bool(before == now)
 
 
 def validate(training: Training) -> dict[str, float]:
@@ -72,7 +101,7 @@ def finish(training: Training, folder: Path, seconds: float, progress: Progress 
     costs = _costs(training, seconds)  # before the test, which has costs of its own
     network = _final_network(training)
     evaluation = None
-    if training.settings.final_test and "test" in training.data.splits:
+    if training.settings.final_test and has_test_images(training.data):
         evaluation = _evaluate(training, network, "test", EvaluationSettings(), progress)
         write_whole(folder / PER_ANGLE, per_angle_table(evaluation))
     results = _results(training, evaluation, costs)
@@ -175,4 +204,4 @@ def _class_names(training: Training) -> tuple[str, ...]:
 def _preprocessing(training: Training) -> Preprocessing:
     data = training.data
     fit = training.settings.data_options.get("fit", "squash")
-    return Preprocessing(data["train"].size, data.mean, data.std, fit=fit)
+    return Preprocessing(data["train"].size, data.mean, data.std, fit=fit, scale=data["train"].scale)

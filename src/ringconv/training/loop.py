@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ringconv._ring_kernel import RingKernel
 from ringconv.data import DataSet
+from ringconv.rings import clipped_sigma
 from ringconv.training.augment import Augment
 from ringconv.training.average import Average
 from ringconv.training.loader import Part, Plan, Steps, load_steps
 from ringconv.training.objective import loss_name, make_losses, score_name, scores
-from ringconv.training.optimise import RING_WIDTH, learning_rate, make_optimiser
+from ringconv.training.optimise import learning_rate, make_optimiser
 from ringconv.training.order import seed_network
 from ringconv.training.settings import TrainSettings
-from ringconv.training.setup import build_network
+from ringconv.training.setup import build_network, check_data
 from ringconv.training.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -62,8 +64,7 @@ class Training:
 
     def __init__(self, fabric: Fabric, settings: TrainSettings, data: DataSet) -> None:
         self.fabric, self.settings, self.data = fabric, settings, data
-        if settings.keep == "best" and "val" not in data.splits:
-            raise ValueError(f"keep='best' needs a validation split, and {data.name} has {', '.join(data.splits)}")
+        check_data(settings, data)
         self._losses = make_losses(loss_name(settings, data), settings.label_smoothing)
         self._augment = Augment.of(settings, data)
         self.plan = Plan(
@@ -196,15 +197,13 @@ class Training:
         return self.network if self.average is None else self.average.module
 
     def ring_widths(self) -> dict[str, list[float]]:
-        """sigma of every ring, in pixels, by layer; of layers with a width per channel, the mean of each ring's."""
+        """sigma of every ring that is trained, as its layer uses it, by layer; of layers with a width per channel, the
+        mean of each ring's. In pixels, or with ``sampling="binned"`` in ring indices."""
         widths = {}
-        for name, parameter in self.network.named_parameters():
-            layer, _, last = name.rpartition(".")
-            if last == RING_WIDTH:
-                rings = (
-                    parameter.detach().float().exp().flatten(0, -2) if parameter.ndim > 1 else parameter.detach().exp()
-                )
-                widths[layer] = (rings.mean(0) if rings.ndim > 1 else rings).tolist()
+        for name, layer in self.network.named_modules():
+            if isinstance(layer, RingKernel) and isinstance(layer.log_sigma, nn.Parameter):
+                sigma = clipped_sigma(layer.log_sigma.detach().float(), layer.geometry.sigma_range)
+                widths[name] = sigma.reshape(-1, layer.rings).mean(0).tolist()
         return widths
 
     # -- stopping and going on

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ringconv.data import DataSet
+from ringconv.evaluation.overlap import overlap
 from ringconv.training.settings import Loss, TrainSettings
 
 Losses = Callable[[Tensor, Tensor], Tensor]
@@ -49,8 +50,8 @@ def bce_and_dice(output: Tensor, masks: Tensor) -> Tensor:
     bce = F.binary_cross_entropy_with_logits(output, truth, reduction="none").flatten(2).mean(2)
     probability, truth = output.sigmoid().flatten(2), truth.flatten(2)
     # One pixel more on either side of the fraction: an empty mask that is found empty counts as right.
-    overlap = (2 * (probability * truth).sum(2) + 1) / (probability.sum(2) + truth.sum(2) + 1)
-    return (bce + 1 - overlap).mean(1)
+    dice = (2 * (probability * truth).sum(2) + 1) / (probability.sum(2) + truth.sum(2) + 1)
+    return (bce + 1 - dice).mean(1)
 
 
 def score_name(data: DataSet) -> str:
@@ -58,7 +59,7 @@ def score_name(data: DataSet) -> str:
 
 
 def scores(output: Tensor, targets: Tensor) -> Tensor:
-    """(B,) in [0, 1]: whether the label is right; or the mean Dice of the classes that are not background."""
+    """(B,) in [0, 1]: whether the label is right; or the Dice, as networks are tested by it."""
     if targets.ndim == 1:
         return (output.argmax(1) == targets).to(torch.float32)
     if output.shape[1] == 1:
@@ -67,10 +68,7 @@ def scores(output: Tensor, targets: Tensor) -> Tensor:
     else:
         found = _planes(output.argmax(1), output.shape[1])[:, 1:]
         truth = _planes(targets, output.shape[1])[:, 1:]
-    overlap = (found & truth).flatten(2).sum(2)
-    sizes = found.flatten(2).sum(2) + truth.flatten(2).sum(2)
-    dice = torch.where(sizes > 0, 2 * overlap / sizes.clamp(min=1), torch.ones_like(sizes, dtype=torch.float32))
-    return dice.mean(1)
+    return overlap(found, truth, torch.float32)[1]
 
 
 def _planes(masks: Tensor, channels: int) -> Tensor:

@@ -10,8 +10,8 @@ from torch import nn
 
 from ringconv.training.settings import Decay, TrainSettings
 
-RING_WIDTH = "log_sigma"
-"""Last part of the name of the rings' widths."""
+RING_WIDTHS = ("log_sigma", "log_sigma_index")
+"""Last part of the name of the rings' widths; its unit, pixels or ring indices, decides which."""
 
 
 def make_optimiser(network: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
@@ -30,7 +30,7 @@ def parameter_groups(network: nn.Module, weight_decay: float, decay: Decay = "al
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
-        is_width = name.rpartition(".")[2] == RING_WIDTH
+        is_width = name.rpartition(".")[2] in RING_WIDTHS
         spared = is_width or (decay == "weights" and parameter.ndim <= 1)
         (others if spared else decaying).append(parameter)
     groups = [{"params": decaying, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]

@@ -114,7 +114,9 @@ class _Bare:
     def __init__(self, training: Training) -> None:
         self._network: nn.Module = copy.deepcopy(training.network).train()
         self._optimiser = make_optimiser(self._network, training.settings)
-        self._losses: Losses = make_losses(loss_name(training.settings, training.data))
+        self._losses: Losses = make_losses(
+            loss_name(training.settings, training.data), training.settings.label_smoothing
+        )
 
     def train_step(self, part: Part) -> None:
         images, targets = part

@@ -88,23 +88,32 @@ def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | 
     """
     if name is None:
         data = Path(settings.data).stem
-        folder = free_folder(out, f"{data}-{settings.model}-{time.strftime('%Y%m%d-%H%M%S')}")
+        folder = new_folder(out, f"{data}-{settings.model}-{time.strftime('%Y%m%d-%H%M%S')}")
     else:
         folder = out / name
-        if folder.exists() and any(folder.iterdir()):
-            raise FileExistsError(f"{folder} exists already: give another name, or resume it")
-    folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     config = {"settings": settings.to_json(), "recipe": recipe, **about}
-    write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
-    write_whole(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    with locked(folder):  # of two processes that were given one name, only one gets past this
+        if any(path.name != _LOCK for path in folder.iterdir()):
+            raise FileExistsError(f"{folder} exists already: give another name, or resume it")
+        write_whole(folder / ENVIRONMENT, json.dumps(environment(), indent=2) + "\n")
+        write_whole(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     return folder
 
 
-def free_folder(out: Path, name: str) -> Path:
-    """Where there is nothing yet: this name with all signs that folders might not take replaced, or with a number."""
+def new_folder(out: Path, name: str) -> Path:
+    """Make a folder: of this name with all signs that folders might not take replaced, or with a number after it.
+
+    Looking first which name is free would give one folder to two processes that look at the same time.
+    """
+    out.mkdir(parents=True, exist_ok=True)
     stem = folder_name(name)
     names: Iterator[str] = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    return next(out / free for free in names if not (out / free).exists())
+    while True:
+        folder = out / next(names)
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            return folder
 
 
 def folder_name(name: str) -> str:
@@ -187,7 +196,7 @@ def _processor() -> str:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Nobody else trains in this folder meanwhile. The lock ends with the process, however that ends."""
-    with _lock_file(folder) as taken:
+    with _lock_file(folder, "a") as taken:
         if not taken:
             raise RunIsBusyError(f"another process is training in {folder}")
         yield
@@ -196,21 +205,25 @@ def locked(folder: Path) -> Iterator[None]:
 def _is_locked(folder: Path) -> bool:
     if not (folder / _LOCK).exists():
         return False
-    with _lock_file(folder) as taken:
+    with _lock_file(folder, "r") as taken:
         return not taken
 
 
 @contextlib.contextmanager
-def _lock_file(folder: Path) -> Iterator[bool]:
-    """Whether the lock was free; if so it is held until the end. Where there are no such locks, it always is."""
+def _lock_file(folder: Path, mode: Literal["a", "r"]) -> Iterator[bool]:
+    """Whether the lock was free; if so it is held until the end. Where there are no such locks, it always is.
+
+    Args:
+        mode: "r" for whoever only looks, which may be several at a time, and in folders that they may not write to.
+    """
     try:
         import fcntl
     except ModuleNotFoundError:  # Windows
         yield True
         return
-    with (folder / _LOCK).open("a") as file:
+    with (folder / _LOCK).open(mode) as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_EX if mode == "a" else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:

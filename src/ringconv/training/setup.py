@@ -33,6 +33,27 @@ def prepare_data(settings: TrainSettings, data: DataSet | None = None, progress:
     return replace(data, splits=splits)
 
 
+def check_data(settings: TrainSettings, data: DataSet) -> None:
+    """Raise ValueError if the data lacks what the settings need."""
+    check_classes(data)
+    if settings.keep == "best" and "val" not in data.splits:
+        raise ValueError(f"keep='best' needs a validation split, and {data.name} has {', '.join(data.splits)}")
+    if settings.rotated_every and not has_test_images(data):
+        raise ValueError(
+            f"rotated_every={settings.rotated_every} needs test images, and {data.name} has"
+            f" {', '.join(data.splits)}: leave it out, or add a test split"
+        )
+
+
+def check_classes(data: DataSet) -> None:
+    if len(data.classes) < 2:
+        raise ValueError(f"{data.name} has one class, {data.classes[0]!r}: there is nothing to tell apart")
+
+
+def has_test_images(data: DataSet) -> bool:
+    return "test" in data.splits and len(data["test"]) > 0
+
+
 def some_of(split: Split, count: int, seed: int = 0) -> Split:
     """So many images, of every class in its proportion; all if there are not more. The seed is not the run's: runs are
     compared on the same images."""

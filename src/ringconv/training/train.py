@@ -21,7 +21,7 @@ from ringconv.training.logs import Log
 from ringconv.training.loop import Moment, NotFiniteError, Pace, Training
 from ringconv.training.runs import CHECKPOINTS, Run, locked, new_run, read_run
 from ringconv.training.settings import TrainSettings
-from ringconv.training.setup import prepare_data
+from ringconv.training.setup import has_test_images, prepare_data
 from ringconv.training.snapshots import load_snapshot, save_snapshot, snapshots
 from ringconv.training.stopping import Stop, stop_on_signals
 
@@ -91,6 +91,8 @@ def train(
             folder = new_run(out, settings, name, recipe, about)
             for note in training.data.notes:
                 watch.note(note)
+            if settings.final_test and not has_test_images(training.data):
+                watch.note(f"{training.data.name} has no test images: the trained network will not be tested.")
         folder = fabric.broadcast(folder)
         return _run(training, folder, watch)
 
@@ -99,6 +101,9 @@ def resume(folder: Path, *, data: DataSet | None = None, watch: Watch | None = N
     """Go on with a run from its last checkpoint.
 
     On the CPU the result is, bit for bit, that of a run that never stopped. A finished run is returned as it is.
+
+    Raises:
+        ValueError: the data is not what the run began with.
     """
     watch = watch or Watch()
     run = read_run(folder)
@@ -106,8 +111,9 @@ def resume(folder: Path, *, data: DataSet | None = None, watch: Watch | None = N
         return run
     settings = as_launched(run.settings)
     with _launched(settings) as fabric, _own_randomness(fabric):
-        training = Training(fabric, settings, prepare_data(settings, data, watch.testing))
-        return _run(training, folder, watch)
+        prepared = prepare_data(settings, data, watch.testing)
+        finish.check_same_data(prepared, run.data)
+        return _run(Training(fabric, settings, prepared), folder, watch)
 
 
 def check(settings: TrainSettings, data: DataSet | None = None) -> float:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import matplotlib.image
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from ringconv import cli
-from ringconv.report.figures import catalogue
+from ringconv.report.figures import catalogue, requests
 from ringconv.report.figures.catalogue import DRAWINGS, draw
 from ringconv.report.figures.requests import Request
 
@@ -94,6 +96,15 @@ def test_all_draws_what_can_be_drawn(runs, tmp_path, monkeypatch, capsys):
     assert "Not drawn: sigma-plain: " in said
     assert "Not drawn: augmentation: " in said
     assert "speed" not in said
+
+
+def test_the_checkpoint_of_a_run_does_as_well_as_its_folder(runs, tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(requests.features, "feature_maps", lambda image, maps: shown.append(image) or Figure())
+    given = ["figures", "features", str(runs.ring / "model.safetensors"), "--data", str(runs.data), "--image", "5"]
+    assert cli.main([*given, "--out", str(tmp_path), "--formats", "png"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["features.png"]
+    assert (shown[0] * 255).round().tolist() == [np.load(runs.data)["test_images"][5].tolist()]
 
 
 @pytest.mark.parametrize(

@@ -349,6 +349,16 @@ def test_images_are_those_of_the_run_unless_others_are_named(networks, runs, tmp
         images_for(alone, str(colour))
 
 
+def test_one_image_is_shown_by_its_place_in_the_split(networks, runs):
+    whole = images_for(networks).data["test"]
+    for place in (0, 4, 11):
+        shown = images_for(networks, str(runs.data), image=place)
+        assert torch.equal(shown.images, whole[place][0][None])
+        assert shown.labels.tolist() == [place % 3]
+    with pytest.raises(ValueError, match="image must be from 0 to 11, got 12"):
+        images_for(networks, image=12)
+
+
 def test_networks_that_are_not_there_are_explained(runs, tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no folder or file"):
         read_networks([tmp_path / "nowhere"])

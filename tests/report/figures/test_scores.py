@@ -18,7 +18,7 @@ from ringconv.report.figures import (
     read_tests,
 )
 from ringconv.report.figures.cost import short, training_megabytes, with_memory, without_widths
-from ringconv.report.figures.labels import run_labels
+from ringconv.report.figures.labels import run_labels, same_but_for_the_seed
 from ringconv.report.figures.sources import Curve, Outcome
 from ringconv.training import CompareSettings, Comparison, ModelResult, read_run
 
@@ -76,6 +76,12 @@ def test_labels_say_what_was_done_otherwise(runs):
     wider = otherwise(model_options={**run.settings.model_options, "width": 8})
     assert run_labels([run, wider]) == ["gmr_resnet18, width 2", "gmr_resnet18, width 8"]
     assert run_labels([run, otherwise(reflection=True)])[1] == "gmr_resnet18, reflection"
+    few, many = (otherwise(data_options={"per_class": count, "root": "/data"}, seed=count) for count in (10, 50))
+    assert run_labels([few, many]) == ["gmr_resnet18, per class 10", "gmr_resnet18, per class 50"]
+    assert same_but_for_the_seed(few) != same_but_for_the_seed(many)
+    elsewhere = otherwise(data_options={"root": "/data", "cache": False, "faults": "skip"})
+    assert run_labels([run, elsewhere]) == ["gmr_resnet18"] * 2
+    assert same_but_for_the_seed(run) == same_but_for_the_seed(elsewhere)
     assert run_labels([run, otherwise(rotated_every=7)]) == ["gmr_resnet18"] * 2, "it is the same training"
 
 

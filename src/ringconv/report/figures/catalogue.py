@@ -160,7 +160,7 @@ DRAWINGS: dict[str, Drawing] = {
         "Feature maps of an image, turned back",
         "networks and images",
         requests.feature_maps,
-        ("names", "data", "root", "split", "image", "layer", "channel", "seed"),
+        ("names", "data", "root", "split", "image", "layer", "channel"),
         "fig:feat",
     ),
     "training": Drawing(

@@ -9,14 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringconv.recipes.filling import HARMLESS, telling_data_options
 from ringconv.training.runs import Run
 from ringconv.training.settings import TrainSettings
 
-_UNTOLD = (
-    "model", "data", "data_options", "seed", "task", "accumulate", "workers", "accelerator", "devices", "nodes",
-    "strategy", "channels_last", "checkpoint_every", "log_every", "wandb", "rotated_every", "rotated_images",
-    "validate_every", "sync_batch_norm", "final_test",
-)  # fmt: skip
+_UNTOLD = (*HARMLESS, "model", "task")
 """Settings that do not make another training of one model on one data set."""
 
 
@@ -28,6 +25,7 @@ def data_name(run: Run) -> str:
 def same_but_for_the_seed(run: Run) -> str:
     """Equal for runs that differ in nothing that matters but their seed."""
     told = {name: value for name, value in run.settings.to_json().items() if name not in _UNTOLD}
+    told["data_options"] = telling_data_options(run.settings)
     return json.dumps([run.settings.model, data_name(run), told], sort_keys=True)
 
 
@@ -60,11 +58,11 @@ def _label(run: Run, alike: Sequence[Run]) -> str:
 
 
 def _told(settings: TrainSettings) -> dict[str, Any]:
-    """What is not as by default, with the model's own options among the others."""
-    values: dict[str, Any] = dict(settings.model_options)
+    """What is not as by default, with the options of the model and of the data among the others."""
+    values = {**settings.model_options, **telling_data_options(settings)}
     for field in dataclasses.fields(TrainSettings):
         value = getattr(settings, field.name)
-        if field.name in _UNTOLD or field.name == "model_options" or value == field.default:
+        if field.name in (*_UNTOLD, "model_options", "data_options") or value == field.default:
             continue
         values[field.name] = value
     return values

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from ringconv._progress import Progress
 from ringconv._rotate import Turn, turns
 from ringconv._turned import Turner, Turning
-from ringconv.data import DataSet, normalise, open_data, stratified_subset
+from ringconv.data import DataSet, normalise, stratified_subset
 from ringconv.models.checkpoint import CheckpointInfo, load_model, read_info
 from ringconv.report.figures.labels import run_labels, unique
+from ringconv.training.run_data import reopen_data
 from ringconv.training.runs import CONFIG, MODEL, Run, list_runs, read_run
 from ringconv.training.setup import prepare_data
 
@@ -28,6 +29,7 @@ class Trained:
     label: str
     network: nn.Module
     info: CheckpointInfo
+    path: Path
     run: Run | None = None
 
     @property
@@ -65,7 +67,7 @@ def read_networks(paths: Iterable[Path], names: Sequence[str] = ()) -> list[Trai
     if names and len(names) != len(found):
         raise ValueError(f"names must be one for each of {', '.join(titles)}, got {len(names)}")
     return [
-        Trained(title, load_model(path), read_info(path), run)
+        Trained(title, load_model(path), read_info(path), path, run)
         for title, (path, run) in zip(names or titles, found, strict=True)
     ]
 
@@ -101,12 +103,14 @@ def images_for(
     split: str = "test",
     count: int = 100,
     seed: int = 0,
+    image: int | None = None,
     progress: Progress | None = None,
 ) -> Shown:
     """Some images of a split, of every class in its proportion.
 
     Args:
         data: path or name of a data set; default what the first network that has a run was trained on.
+        image: only this one, by its place in the split.
     """
     opened = _opened(networks, data, root, progress)
     if opened.dimensions != 2:
@@ -116,11 +120,11 @@ def images_for(
             raise ValueError(
                 f"{network.label} takes {network.channels} channels, and {opened.name} has {opened.channels}"
             )
-    return some_images(opened, split, count, seed)
+    return some_images(opened, split, count, seed, image)
 
 
-def some_images(data: DataSet, split: str = "test", count: int = 100, seed: int = 0) -> Shown:
-    """So many images of a split, or all of them if there are not more."""
+def some_images(data: DataSet, split: str = "test", count: int = 100, seed: int = 0, image: int | None = None) -> Shown:
+    """So many images of a split, or all of them if there are not more; or only the one at a place."""
     if count < 1:
         raise ValueError(f"images must be at least 1, got {count}")
     chosen = data[split]
@@ -128,16 +132,21 @@ def some_images(data: DataSet, split: str = "test", count: int = 100, seed: int 
         raise ValueError(f"{data.name} has no image in {split}")
     labels = chosen.labels
     strata = np.zeros(len(chosen), np.int64) if labels is None else labels
-    rows = stratified_subset(strata, min(count, len(chosen)), seed)
+    if image is None:
+        rows = stratified_subset(strata, min(count, len(chosen)), seed)
+    elif 0 <= image < len(chosen):
+        rows = np.array([image])
+    else:
+        raise ValueError(f"image must be from 0 to {len(chosen) - 1}, got {image}")
     images, _ = chosen.batch(rows)
     return Shown(images, torch.as_tensor(strata[rows]), data)
 
 
 def _opened(networks: Sequence[Trained], data: str | None, root: Path | None, progress: Progress | None) -> DataSet:
-    known = next((network.info.preprocessing for network in networks if network.info.preprocessing), None)
     if data is not None:
-        fit = "squash" if known is None else known.fit
-        return open_data(data, root=root, progress=progress, size=None if known is None else known.size, fit=fit)
+        known = next((network for network in networks if network.info.preprocessing), networks[0])
+        given = {} if root is None else {"root": root}
+        return reopen_data(known.path, known.info.preprocessing, data, given, progress)
     run = next((network.run for network in networks if network.run is not None), None)
     if run is None:
         raise ValueError("say which images to show: --data takes the path or name of a data set")

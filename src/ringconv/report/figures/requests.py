@@ -39,7 +39,7 @@ class Request:
     images: int | None = None
     """How many; each figure has its own default."""
     image: int = 0
-    """Which of the images, where one is shown."""
+    """Its place in the split, where one is shown."""
     layer: str | None = None
     """Name of a layer."""
     channel: int | None = None
@@ -169,10 +169,10 @@ def _inputs(networks: Sequence[Trained], request: Request) -> list[tuple[Trained
 # -- networks and images
 
 
-def _shown(networks: Sequence[Trained], request: Request, count: int) -> Shown:
+def _shown(networks: Sequence[Trained], request: Request, count: int = 1, image: int | None = None) -> Shown:
     return images_for(
         networks, request.data, root=request.root, split=request.split, count=request.images or count,
-        seed=request.seed, progress=request.report,
+        seed=request.seed, image=image, progress=request.report,
     )  # fmt: skip
 
 
@@ -184,10 +184,8 @@ def clusters(request: Request) -> Figure:
 
 def feature_maps(request: Request) -> Figure:
     networks = read_networks(request.paths, request.names)
-    shown = _shown(networks, request, max(1, request.image + 1))
-    if not 0 <= request.image < len(shown.images):
-        raise ValueError(f"image must be from 0 to {len(shown.images) - 1}, got {request.image}")
-    image = shown.images[request.image]
+    shown = _shown(networks, request, image=request.image)
+    (image,) = shown.images
     maps = [
         features.feature_maps_of(trained, image, shown.data, layer=request.layer, channel=request.channel)
         for trained in networks

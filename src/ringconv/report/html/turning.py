@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._progress import Progress
+from ringconv.evaluation.overlap import foreground, overlap
 from ringconv.report.html.images import GREY, Picture, TestImages, film, fit_square, pictures
 
 _BATCH_PIXELS = 64 * 64 * 64
@@ -134,7 +135,14 @@ def _segmented(images: TestImages, angles: list[float], said: Mapping[str, list[
     """``said``: of each network, by angle, maps (N, *S)."""
     assert images.masks is not None
     truth = [images.masks(angle) for angle in angles]
-    dice = {label: torch.stack([*map(_dice, maps, truth)]) for label, maps in said.items()}  # (angles, N)
+    classes = len(images.classes)
+    wanted = [foreground(masks, classes) for masks in truth]
+    dice = {  # (angles, N)
+        label: torch.stack(
+            [overlap(foreground(map_, classes), mask)[1] for map_, mask in zip(maps, wanted, strict=True)]
+        )
+        for label, maps in said.items()
+    }
     spread = torch.stack([values.amax(0) - values.amin(0) for values in dice.values()])
     chosen = spread.amax(0).argsort(descending=True, stable=True)[:count].tolist()
     views = [images.seen(images.turned(angle)) for angle in angles]
@@ -149,13 +157,6 @@ def _segmented(images: TestImages, angles: list[float], said: Mapping[str, list[
         shown.append(TurningImage(f"test image {row + 1}", None, side, answers))
     changed = {label: 100 * float(row.mean()) for label, row in zip(said, spread, strict=True)}
     return Turned(angles, spread.shape[1], changed, shown)
-
-
-def _dice(found: Tensor, truth: Tensor) -> Tensor:
-    """(N,): of everything that is not background; 1 where there is nothing and nothing was found."""
-    found, true = (found > 0).flatten(1), (truth > 0).flatten(1)
-    sizes = found.sum(1) + true.sum(1)
-    return torch.where(sizes > 0, 2 * (found & true).sum(1) / sizes.clamp(min=1), 1.0)
 
 
 def _overlay(image: Tensor, found: Tensor, truth: Tensor) -> Picture:

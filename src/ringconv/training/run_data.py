@@ -1,0 +1,105 @@
+"""The data of a checkpoint, read again as its training read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringconv._progress import Progress
+from ringconv.data import DataSet, open_data
+from ringconv.models.checkpoint import Preprocessing
+from ringconv.training.runs import CONFIG
+from ringconv.training.settings import TrainSettings
+
+_OF_ONE_PLACE = ("root", "layout")
+"""Options that say where and what one data set is, and nothing of any other."""
+
+
+def reopen_data(
+    checkpoint: Path,
+    prepared: Preprocessing | None,
+    data: str | None = None,
+    given: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> DataSet:
+    """Data as the run of a checkpoint read it: the images it is tested on must not be among those it was trained on.
+
+    The run's options are those in the config.json beside the checkpoint, if there is one. They count for other data
+    too, since the same images may have another path by now.
+
+    Args:
+        prepared: of the checkpoint; gives the size of images and how they get to it.
+        data: path or name; default what the run was trained on.
+        given: options of :func:`ringconv.data.open_data` that win over the run's; None is an option's own default.
+    """
+    settings = settings_beside(checkpoint)
+    if data is None:
+        if settings is None:
+            raise ValueError(f"say which data to take: there is no {CONFIG} of a run beside {checkpoint}")
+        data = settings.data
+    given = given or {}
+    of_run = {} if settings is None else _options_of(settings, data)
+    of_run = {name: value for name, value in of_run.items() if name not in given}
+    options: dict[str, Any] = {} if prepared is None else {"size": prepared.size, "fit": prepared.fit}
+    options = {name: value for name, value in {**options, **of_run, **given}.items() if value is not None}
+    try:
+        opened = open_data(data, progress=progress, **options)
+    except TypeError as error:  # what Python calls a wrong argument is a wrong option here
+        raise ValueError(f"{data} cannot be read with the options {options}: {error}") from error
+    if not of_run:
+        return opened
+    said = ", ".join(f"{name}={json.dumps(value)}" for name, value in of_run.items())
+    return replace(opened, notes=(*opened.notes, f"read as in training, with {said}"))
+
+
+def _options_of(settings: TrainSettings, data: str) -> dict[str, Any]:
+    """What a run's options say of how this data is read."""
+    options = {**({"validation": settings.validation} if settings.validation else {}), **settings.data_options}
+    if _name(data) == _name(settings.data):
+        return options
+    return {name: value for name, value in options.items() if name not in _OF_ONE_PLACE}
+
+
+def settings_beside(checkpoint: Path) -> TrainSettings | None:
+    """Of the run that a checkpoint belongs to; None if it does not lie in the folder of one."""
+    path = checkpoint.absolute().parent / CONFIG
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    # Other programs have files of that name too.
+    ours = isinstance(content, dict) and {"settings", "recipe", "parameters"} <= set(content)
+    return TrainSettings.from_json(content["settings"]) if ours else None
+
+
+def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:
+    """With the class numbers that a checkpoint has for its class names; refuses data of other classes."""
+    names = tuple(names)
+    if not names or data.task != "classify" or names == data.classes:
+        return data
+    if len(names) != len(data.classes):
+        raise ValueError(f"the checkpoint knows {len(names)} classes, {data.name} has {len(data.classes)}")
+    numbers = tuple(map(str, range(len(names))))
+    if numbers in (names, data.classes):
+        which = "the checkpoint" if names == numbers else data.name
+        note = f"{which} has numbers for classes instead of names, which are taken in their order"
+        return replace(data, notes=(*data.notes, note))
+    if set(names) != set(data.classes):
+        strange = [title for title in data.classes if title not in names]
+        missing = [title for title in names if title not in data.classes]
+        raise ValueError(
+            f"{data.name} has the classes {', '.join(strange)} that the checkpoint does not know; it knows"
+            f" {', '.join(missing)} instead: name them as in training"
+        )
+    number = np.array([names.index(title) for title in data.classes])
+    splits = {name: replace(split, targets=number[split.labels]) for name, split in data.splits.items()}
+    return replace(data, classes=names, splits=splits)
+
+
+def _name(data: str) -> str:
+    return Path(data).expanduser().resolve().stem

@@ -1,0 +1,123 @@
+"""Data read again as a run read it, with the classes of its checkpoint."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ringconv.data import open_data
+from ringconv.models.checkpoint import Preprocessing
+from ringconv.report.figures.networks import images_for, read_networks
+from ringconv.training import TrainSettings
+from ringconv.training.run_data import reopen_data, settings_beside, with_classes_of
+from ringconv.training.runs import new_run
+from ringconv.training.setup import prepare_data
+
+PREPARED = Preprocessing((8, 8), (0.5,), (0.25,))
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Thirty colour pictures without splits, each of one grey level."""
+    for level in range(30):
+        path = tmp_path / "photos" / "abc"[level % 3] / f"{level}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (8 * level,) * 3).save(path)
+    return tmp_path / "photos"
+
+
+def a_run(tmp_path, photos, **options):
+    """Settings, and where the checkpoint of their run would be."""
+    settings = TrainSettings("gmr_resnet18", str(photos), data_options=options, validation=0.25)
+    return settings, new_run(tmp_path, settings, "run", None, {"parameters": 1}) / "model.safetensors"
+
+
+def levels(data, split):
+    return sorted(round(float(image.mean()) * 255 / 8) for image in data[split].batch(slice(None))[0])
+
+
+def test_what_was_trained_on_is_not_tested_on(tmp_path, photos):
+    settings, checkpoint = a_run(tmp_path, photos, per_class=3, seed=7, grey=True)
+    trained = prepare_data(settings)
+    shutil.copytree(photos, tmp_path / "elsewhere")
+    for where in (str(photos), str(tmp_path / "elsewhere"), None):
+        found = reopen_data(checkpoint, PREPARED, where)
+        for split in ("train", "val", "test"):
+            assert levels(found, split) == levels(trained, split)
+        assert found.channels == 1
+        assert found.notes == ("read as in training, with validation=0.25, per_class=3, seed=7, grey=true",)
+
+
+def test_given_options_win(tmp_path, photos):
+    _, checkpoint = a_run(tmp_path, photos, per_class=3, grey=True)
+    found = reopen_data(checkpoint, PREPARED, given={"per_class": 5, "grey": None, "size": 4})
+    assert (len(found["test"]), found.channels, found["test"].size) == (15, 3, (4, 4))
+    with pytest.raises(ValueError, match=r"cannot be read with the options .*per_klass"):
+        reopen_data(checkpoint, PREPARED, given={"per_klass": 5})
+
+
+def test_where_the_runs_data_was_does_not_count_for_other_data(tmp_path, photos):
+    _, checkpoint = a_run(tmp_path, "nwpu10", layout="nwpu10", root=str(tmp_path), grey=True)
+    assert reopen_data(checkpoint, PREPARED, str(photos)).channels == 1
+    with pytest.raises(FileNotFoundError, match="no NWPU VHR-10"):
+        reopen_data(checkpoint, PREPARED)
+
+
+def test_a_checkpoint_without_a_run(tmp_path, photos):
+    alone = tmp_path / "model.safetensors"
+    for content in (None, "no JSON", "[1]", '{"settings": 3}'):
+        if content is not None:
+            (tmp_path / "config.json").write_text(content)
+        assert settings_beside(alone) is None
+        assert len(reopen_data(alone, None, str(photos))["test"]) == 6
+    with pytest.raises(ValueError, match=r"say which data to take: there is no config.json of a run beside"):
+        reopen_data(alone, None)
+
+
+def test_figures_read_data_as_their_run_did(runs, tmp_path, photos):
+    config = json.loads((runs.ring / "config.json").read_text())
+    config["settings"]["data_options"] = {"per_class": 3, "grey": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes((runs.ring / "model.safetensors").read_bytes())
+    networks = read_networks([tmp_path / "model.safetensors"])
+    assert images_for(networks, str(photos), count=100).images.shape == (21, 1, 20, 20)
+
+
+# -- classes
+
+
+def test_classes_in_another_order_are_renumbered(photos):
+    data = open_data(photos)
+    found = with_classes_of(("c", "a", "b"), data)
+    assert found.classes == ("c", "a", "b")
+    for split in ("train", "test"):
+        assert [found.classes[label] for label in found[split].labels] == [
+            data.classes[label] for label in data[split].labels
+        ]
+    assert with_classes_of(("a", "b", "c"), data) is data
+    assert with_classes_of((), data) is data
+
+
+def test_other_classes_are_refused(photos):
+    data = open_data(photos)
+    with pytest.raises(ValueError, match=r"photos has the classes b, c that .* does not know; it knows B, d instead"):
+        with_classes_of(("a", "B", "d"), data)
+    with pytest.raises(ValueError, match="knows 2 classes, photos has 3"):
+        with_classes_of(("a", "b"), data)
+
+
+def test_numbers_stand_for_any_names(photos):
+    data = open_data(photos)
+    numbered = replace(data, classes=("0", "1", "2"))
+    for names, of, which in ((("c", "b", "a"), numbered, "photos"), (("0", "1", "2"), data, "the checkpoint")):
+        found = with_classes_of(names, of)
+        assert np.array_equal(found["test"].labels, of["test"].labels)
+        assert found.notes == (f"{which} has numbers for classes instead of names, which are taken in their order",)
