@@ -23,20 +23,16 @@ _MAX_POOLS: dict[int, Any] = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d
 
 
 def traceable(module: nn.Module, dimensions: int | None) -> nn.Module:
-    """``module``, or its equal that torch.fx can trace, in the same mode.
+    """``module``, or its equal that torch.fx can trace.
 
     Args:
         dimensions: axes of the model's maps, if known.
     """
-    return _traceable(module, dimensions).train(module.training)
-
-
-def _traceable(module: nn.Module, dimensions: int | None) -> nn.Module:
     if isinstance(module, Upsample) and dimensions is not None:
         return _Upsample((module.factor,) * dimensions, (module.factor,) * dimensions)
     if isinstance(module, Downsample) and module.factor > 1:
         pool = _AveragePool(SizeRule.ceil_division((module.factor,) * module.dimensions))
-        return pool if module.lowpass is None else nn.Sequential(module.lowpass, pool)
+        return pool if module.lowpass is None else nn.Sequential(module.lowpass, pool).train(module.training)
     if isinstance(module, UpsampleTo):
         return _Interpolation(module.stride, module.extra)
     if isinstance(module, UpsampledConv):
@@ -74,10 +70,8 @@ class _Upsample(_Interpolation):
 
 
 def _as_tuple(size: Any) -> Any:
-    """Torch documents lists. What is only known when the graph runs is made one then, by Python's own tuple."""
-    if isinstance(size, fx.Proxy):
-        return size.tracer.create_proxy("call_function", tuple, (size,), {})
-    return tuple(size)
+    """Torch documents lists. A size that is only known when the graph runs must be a tuple: no graph can ask."""
+    return size if isinstance(size, fx.Proxy) else tuple(size)
 
 
 class _Upsampled(nn.Module):
