@@ -37,9 +37,9 @@ def test_the_page_before_and_after_measuring(tmp_path):
 
 
 def test_the_speed_of_all_methods_is_beside_the_papers(tmp_path):
-    lines = ["mode,peer,value,median_ms,cpu,threads,torch"]
+    lines = ["mode,peer,value,median_ms,rounds,cpu,threads,torch"]
     lines += [
-        f"inference,{peer},3,{ms},A processor,2,2.13.0" for peer, ms in (("e2", 500), ("authors", ""), ("auto", 10))
+        f"inference,{peer},3,{ms},2,A processor,2,2.13.0" for peer, ms in (("e2", 500), ("authors", ""), ("auto", 10))
     ]
     (tmp_path / "methods-20260101-000000.csv").write_text("an older run")
     (tmp_path / "methods-20260102-000000.csv").write_text("\n".join(lines) + "\n")
@@ -47,6 +47,7 @@ def test_the_speed_of_all_methods_is_beside_the_papers(tmp_path):
     assert "| E(2)-Conv, C8 | 500 (50.0x) |" in page
     assert "| *the paper* | *39.8x* |" in page  # 10.981 / 0.276
     assert "| ours, auto | 10.0 |" in page
+    assert "the median of at least 2 calls" in page
     assert "authors" not in page.split("Speed of one layer")[1].split("All on one budget")[0]
 
 

@@ -39,7 +39,9 @@ In italics: the same ratios in the paper, on its hardware."""
         if times:
             parts += [f"In {mode}:", _table(times, mode)]
     first = rows[0]
-    parts.append(f"Measured on {first['cpu']}, {first['threads']} threads, torch {first['torch']}.")
+    least = min(int(row["rounds"]) for row in rows)
+    where = f"{first['cpu']}, {first['threads']} threads, torch {first['torch']}"
+    parts.append(f"Measured on {where}; each is the median of at least {least} calls.")
     return "\n\n".join(parts)
 
 
