@@ -1,5 +1,6 @@
 """Runs in processes of their own: killed at any moment, or several at once."""
 
+import contextlib
 import json
 import multiprocessing
 import random
@@ -117,19 +118,27 @@ def test_a_disk_that_is_really_full(tiny: ModuleType, tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
+def trained_by_two(out: Path, settings: TrainSettings) -> Path:
+    """The folder of a run in two processes. Rarely, torch's process groups wait for each other for ever (pytorch issues
+    75097, 190489): tiny.py then exits and says where it was, and is started once more."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(PROGRAM)]
+    for name in ("first", "second"):
+        task = ["train", str(out), name, json.dumps(settings.to_json())]
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ran = subprocess.run([*torchrun, *task], capture_output=True, text=True, timeout=200, check=False)
+            if "Timeout (" not in ran.stderr:
+                assert ran.returncode == 0, ran.stderr
+                return out / name
+    pytest.fail("two processes waited for each other twice")
+
+
 def test_two_processes_learn_as_one(tiny: ModuleType, tmp_path: Path) -> None:
     # Batch statistics are of one device's images; a group norm knows one image only.
     settings = replace(
         SETTINGS, model_options={"norm": "group"}, precision="64-true", epochs=3, ema=None, keep="last", accumulate=2
     )
     alone = trained_here(tiny, tmp_path, replace(settings, accumulate=1))
-    program = [str(PROGRAM), "train", str(tmp_path), "together", json.dumps(settings.to_json())]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ran = subprocess.run(
-        [sys.executable, *torchrun, *program], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    together = tmp_path / "together"
+    together = trained_by_two(tmp_path, settings)
     assert json.loads((together / "config.json").read_text())["settings"]["devices"] == 2
     for kind in ("train", "epoch", "validation"):
         for one, two in zip(read_log(alone, kind), read_log(together, kind), strict=True):

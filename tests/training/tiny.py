@@ -6,6 +6,7 @@ python tiny.py resume FOLDER
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import sys
 from pathlib import Path
@@ -93,6 +94,7 @@ def volumes(train: int = 12, test: int = 4) -> DataSet:
 
 
 def main(task: str, where: str, *rest: str) -> None:
+    faulthandler.dump_traceback_later(120, exit=True)  # all of it takes seconds, also the end
     torch.set_num_threads(1)
     registry._entries.update(ENTRIES)
     if task == "train":
