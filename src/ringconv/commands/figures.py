@@ -55,7 +55,7 @@ def figures(
         root: Where names of data sets are looked up.
         split: Of the data.
         images: How many images.
-        image: Which image, where one is shown.
+        image: Place of the image in the split, where one is shown.
         layer: Name of a layer, where one is shown.
         channel: Number of a channel, where one is shown.
         seed: Decides which images or kernels are drawn.

@@ -12,8 +12,6 @@ from ringconv.training.compare import Comparison
 from ringconv.training.files import write_whole
 
 _SHOWN_ANGLES = range(0, 361, 45)
-_LOOK = {"ring": 0, "plain": 1}
-"""Number of each network's line."""
 
 
 def save_accuracy_picture(comparison: Comparison, path: Path) -> None:
@@ -40,11 +38,11 @@ def _draw_patches(axes: Any, seed: int) -> None:
 def _draw_lines(axes: Any, comparison: Comparison) -> dict[str, Any]:
     """Label -> line."""
     drawn = {}
-    for model in comparison.models:
+    for number, model in enumerate(comparison.models):
         angles = [*model.per_angle, 360]
         accuracies = [*model.per_angle.values(), model.upright]
         label = f"{model.kind} network: {model.rotated:.1f}% over all angles, {model.parameters:,} parameters"
-        (drawn[label],) = axes.plot(angles, accuracies, **line(_LOOK[model.kind], markevery=3))
+        (drawn[label],) = axes.plot(angles, accuracies, **line(number, markevery=3))
     lowest = min(model.worst for model in comparison.models)
     axes.set_ylim(max(0.0, 10 * (lowest // 10) - 10), 101)
     axes.set_xlim(-16, 376)

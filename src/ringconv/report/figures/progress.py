@@ -94,6 +94,7 @@ def ring_widths(run: Run) -> Figure:
     figure = new_figure(COLUMN if columns == 1 else PAGE, 1.35 * rows + 0.75)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
     epochs = [entry["epoch"] for entry in entries]
+    unit = "rings" if run.settings.model_options.get("sampling") == "binned" else "pixels"
     handles: dict[str, Any] = {}
     for place, (axes, layer) in enumerate(zip(grid.flat, shown, strict=False)):
         widths = np.asarray([entry[layer] for entry in entries])
@@ -104,7 +105,7 @@ def ring_widths(run: Run) -> Figure:
         axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         axes.yaxis.get_major_locator().set_params(nbins=3)
         last_in_column = place + columns >= len(shown)
-        dress(axes, x="epoch" if last_in_column else "", y=r"$\sigma$ (pixels)" if place % columns == 0 else "")
+        dress(axes, x="epoch" if last_in_column else "", y=rf"$\sigma$ ({unit})" if place % columns == 0 else "")
         axes.set_title(layer, fontsize=TINY, color=INK)
         axes.tick_params(labelbottom=last_in_column)
     hide_unused(grid, len(shown))
