@@ -147,6 +147,14 @@ def table_grid() -> list[Case]:
         for c_in, c_out in ((1, 1), (1, 8), (8, 1), (8, 8), (8, 64), (64, 8))
         for k in (3, 9, 31)
     ]
+    # And signals of which a strided layer makes many channels.
+    grid += [
+        Case(batch, c_in, c_out, (side,), k, stride=stride)
+        for batch, side in ((1, 32), (32, 512), (32, 2048))
+        for c_in, c_out in ((8, 256), (32, 256), (256, 256), (32, 128))
+        for k in (3, 7, 31)
+        for stride in (1, 2)
+    ]
     grid += [
         Case(batch, c_in, c_out, (24, 24, 24), k, stride=stride)
         for batch in (2, 8)
