@@ -277,14 +277,20 @@ def test_masks_of_unknown_classes_are_refused():
         evaluate(Function(lambda x: x), data)
 
 
-def test_only_the_disc_is_compared_with_a_mask():
-    masks = np.ones((1, 16, 16), np.uint8)
-    split = Split(np.ones((1, 16, 16, 1), np.float32), masks, 2, 1.0)
-    data = DataSet("set", "segment", ("background", "a"), {"test": split}, (0.0,), (1.0,))
-    network = Function(lambda x: x * 0 + 1)
-    in_the_disc = evaluate(network, data, EvaluationSettings(Turning(mask="disc"))).scores["dice"]
-    assert set(in_the_disc.per_turn.values()) == {100}
-    assert evaluate(network, data).scores["dice"].per_turn["40"] < 100, "without, corners turned in are false alarms"
+@pytest.mark.parametrize(
+    "turning", [Turning(), Turning(expand=True), Turning(mask="disc"), Turning(padding="reflect")], ids=repr
+)
+def test_only_what_shows_the_image_is_compared(turning):
+    def dice(masks):
+        split = Split(np.ones((1, 16, 24, 1), np.float32), masks, 2, 1.0)
+        data = DataSet("set", "segment", ("background", "a"), {"test": split}, (0.0,), (1.0,))
+        everywhere = Function(lambda x: x * 0 + 1)
+        return evaluate(everywhere, data, EvaluationSettings(turning)).scores["dice"].per_turn.values()
+
+    assert set(dice(np.ones((1, 16, 24), np.uint8))) == {100}, "what turns in is not a false alarm"
+    square = np.zeros((1, 16, 24), np.uint8)
+    square[:, 4:12, 8:16] = 1
+    assert max(dice(square)) < 75, "false alarms in the image are"
 
 
 def test_maps_of_another_size_are_refused():

@@ -81,16 +81,14 @@ def _run(
     progress: Progress | None,
 ) -> None:
     segments = images.labels is None
-    masked = settings.turning.mask == "disc"
     starts = range(0, len(images), settings.batch_size)
     total = len(starts) * _number_of_views(viewer.plan)
     done = 0
     for start in starts:
         pixels, targets = images.batch(slice(start, start + settings.batch_size))
         pixels, targets = normalise(pixels.to(device), mean, std), targets.to(device)
-        for name, view, masks in viewer.show(pixels, targets if segments else None):
-            valid = viewer.images.disc(view, viewer.plan.dimensions) if segments and masked else None
-            meter.add(name, network(view), targets if masks is None else masks, valid)
+        for name, view, turned in viewer.show(pixels, targets if segments else None):
+            meter.add(name, network(view), *(turned or (targets,)))
             done += 1
             if progress is not None:
                 progress("test", done, total)

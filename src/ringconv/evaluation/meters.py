@@ -95,7 +95,7 @@ class Segmented:
             raise ValueError(f"masks must hold class numbers below {self._classes}, got {int(targets.max())}")
         probability, said = self._foreground(output)
         wanted = foreground(targets, self._classes)
-        if valid is not None:
+        if valid is not None and not valid.all():
             probability, said, wanted = (values[..., valid] for values in (probability, said, wanted))
         probability, said, wanted = (values.flatten(2) for values in (probability, said, wanted))
         for metric, values in zip(("iou", "dice"), overlap(said, wanted), strict=True):

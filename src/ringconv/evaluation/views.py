@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,7 +61,7 @@ class Viewer:
         self.plan = plan
         steps = None if spacing is None else tuple(spacing)
         self.images = Turner(turning, steps)
-        # Class numbers are not mixed, and beyond the frame is background.
+        # Class numbers are not mixed.
         self.masks = Turner(
             Turning("nearest", 0.0, turning.padding, turning.mask, turning.expand),
             steps,
@@ -73,32 +73,35 @@ class Viewer:
             # All upright frames are the same one, whichever axis they do not turn about.
             self._leans.setdefault((degrees, turn.plane if degrees else None), []).append(name)
 
-    def show(self, images: Tensor, masks: Tensor | None = None) -> Iterator[tuple[str, Tensor, Tensor | None]]:
-        """Name, images (B, C, *S) and masks (B, *S) of every view, the upright one first.
+    def show(self, images: Tensor, masks: Tensor | None = None) -> Iterator[tuple[str, Tensor, tuple[Tensor, ...]]]:
+        """Name and images (B, C, *S) of every view, the upright one first.
 
-        The turns by 0 degrees are left out: they are the upright view.
+        With masks also theirs (B, *S), and where a view shows the images (*S) and not what lies beyond them. The turns
+        by 0 degrees are left out: they are the upright view.
         """
         dimensions = self.plan.dimensions
         images = self.images.framed(images, dimensions)
-        labels = None if masks is None else self.masks.framed(masks[:, None].to(images.dtype), dimensions)
+        # What shows the images turns like one more mask, which is 1 all over.
+        labels = [] if masks is None else [masks, torch.ones_like(masks[:1])]
+        labels = [self.masks.framed(y[:, None].to(images.dtype), dimensions) for y in labels]
 
-        def view(name: str, x: Tensor, y: Tensor | None) -> tuple[str, Tensor, Tensor | None]:
-            return name, x, None if y is None else y[:, 0].round().long()
+        def view(name: str, x: Tensor, labels: Iterable[Tensor]) -> tuple[str, Tensor, tuple[Tensor, ...]]:
+            numbers = [y[:, 0].round().long() for y in labels]
+            return name, x, (numbers[0], numbers[1][0].bool()) if numbers else ()
 
         upright = self.images.masked(images, dimensions)
-        upright_labels = None if labels is None else self.masks.masked(labels, dimensions)
+        upright_labels = [self.masks.masked(y, dimensions) for y in labels]
         yield view(UPRIGHT, upright, upright_labels)
         for names in self._leans.values():
             first = self.plan.turns[names[0]]
             leaned = self.images.lean(images, first, dimensions)
-            leaned_labels = None if labels is None else self.masks.lean(labels, first, dimensions)
+            leaned_labels = [self.masks.lean(y, first, dimensions) for y in labels]
             for name in names:
                 turn = self.plan.turns[name]
                 if turn.angle == 0:
                     continue
                 quarters = self.images.parts(turn, dimensions)[0]
                 turned = torch.rot90(leaned, quarters, turn.plane)
-                turned_labels = None if leaned_labels is None else torch.rot90(leaned_labels, quarters, turn.plane)
-                yield view(name, turned.contiguous(), turned_labels)
+                yield view(name, turned.contiguous(), (torch.rot90(y, quarters, turn.plane) for y in leaned_labels))
         for name, axis in self.plan.flips.items():
-            yield view(name, upright.flip(axis), None if upright_labels is None else upright_labels.flip(axis))
+            yield view(name, upright.flip(axis), (y.flip(axis) for y in upright_labels))
