@@ -12,7 +12,7 @@ DATA = "nwpu10"
 _PAPER = TrainSettings("gmr_resnet18", DATA, size=64)
 """250 epochs of SGD in batches of 128, a cosine from 0.02, no augmentation."""
 
-SHORT = "60 epochs in batches of 32 instead of 250 in batches of 128"
+SHORT = "40 epochs in batches of 32 instead of 250 in batches of 128"
 
 
 def nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
@@ -27,4 +27,4 @@ def nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
 
 def short_nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
     """With :data:`SHORT`: more steps in fewer epochs."""
-    return replace(nwpu_settings(model, width, **options), epochs=60, batch_size=32)
+    return replace(nwpu_settings(model, width, **options), epochs=40, batch_size=32)

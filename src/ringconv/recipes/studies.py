@@ -102,7 +102,7 @@ NUCLEI = Study(
 
 # -- CIFAR-10
 
-_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=30, channels_last=True)
+_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=20, channels_last=True)
 
 
 def _cifar_row(model: str, label: str, *, turned: bool = False) -> Trial:
@@ -121,7 +121,7 @@ CIFAR = Study(
     "CIFAR-10: photographs of 32x32",
     "cifar10_20k",
     "20,000 of the 50,000 training images and all 10,000 test images, from JPEG copies, so that figures are below those"
-    " of the original set. Width 16 instead of 64, 30 epochs instead of 250, no pooling after the stem; the rest as in"
+    " of the original set. Width 16 instead of 64, 20 epochs instead of 250, no pooling after the stem; the rest as in"
     " the paper.",
     (
         _cifar_row("resnet18", "R18, width 16"),
