@@ -147,7 +147,7 @@ def table_grid() -> list[Case]:
         for c_in, c_out in ((1, 1), (1, 8), (8, 1), (8, 8), (8, 64), (64, 8))
         for k in (3, 9, 31)
     ]
-    # And signals of which a strided layer makes many channels.
+    # And signals that get many channels, where a stride turns the order of the methods.
     grid += [
         Case(batch, c_in, c_out, (side,), k, stride=stride)
         for batch, side in ((1, 32), (32, 512), (32, 2048))
