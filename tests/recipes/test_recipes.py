@@ -194,8 +194,15 @@ def test_rows_of_ablations_differ_in_what_they_are_named_after() -> None:
 def test_stems_are_the_text_s() -> None:
     assert resolve("tab:main/cifar10/resnet18").model_options == {"stem_kernel_size": 7, "stem_pool": False}
     assert resolve("tab:main/pcam/resnet18").model_options == {"stem_kernel_size": 7, "stem_stride": 2}
-    assert resolve("tab:main/cifar10/gmr_resnet18").model_options == {"stem_pool": False}
-    assert resolve("tab:main/pcam/gmr_resnet18").model_options == {}
+    assert resolve("tab:main/cifar10/gmr_resnet18").model_options == {"preset": "paper", "stem_pool": False}
+    assert resolve("tab:main/pcam/gmr_resnet18").model_options == {"preset": "paper"}
+
+
+def test_ring_networks_are_of_the_published_form_whatever_the_defaults() -> None:
+    settings = [recipe.settings for recipe in list_recipes() if recipe.settings is not None]
+    rings = [one for one in settings if one.model.startswith("gmr_")]
+    assert rings and all(one.model_options["preset"] == "paper" for one in rings)
+    assert all("preset" not in one.model_options for one in settings if one not in rings)
 
 
 def test_differences_of_text_and_release_are_named_where_they_matter() -> None:
@@ -238,7 +245,7 @@ def test_small_scales_say_what_they_change() -> None:
 def test_overrides_win_and_options_are_merged() -> None:
     settings = resolve(MAIN, "cpu", epochs=3, data="my.npz", model_options={"width": 8, "sampling": "area"})
     assert (settings.epochs, settings.data, settings.batch_size) == (3, "my.npz", 32)
-    assert settings.model_options == {"stem_pool": False, "width": 8, "sampling": "area"}
+    assert settings.model_options == {"preset": "paper", "stem_pool": False, "width": 8, "sampling": "area"}
 
 
 def test_recipes_with_the_same_training_share_their_runs() -> None:

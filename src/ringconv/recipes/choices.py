@@ -10,6 +10,7 @@ from ringconv.recipes.on_nwpu import DATA, SHORT, short_nwpu_settings
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 
 _FIFTH = 0.2
+_WIDTH = 8
 _AREA: dict[str, Any] = {"sampling": "area"}
 _UNIT: dict[str, Any] = {**_AREA, "normalize": True}
 
@@ -31,20 +32,23 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         "area-sampled, unit norm, harmonics of orders 1 and 2 on all rings but the first",
         {**_UNIT, "harmonics": 2, "harmonic_rings": "all"},
     ),
-    "harmonics-2-narrow": (
-        "area-sampled, unit norm, harmonics of orders 1 and 2, width 12",
-        {**_UNIT, "harmonics": 2, "width": 12},
+    "harmonics-1-narrow": (
+        "area-sampled, unit norm, harmonics of order 1, width 7",
+        {**_UNIT, "harmonics": 1, "width": 7},
     ),
-    "harmonics-2-narrow-lowpass-disc": (
-        "area-sampled, unit norm, harmonics of orders 1 and 2, width 12; low-pass before down-sampling, pooling over a"
-        " disc",
-        {**_UNIT, "harmonics": 2, "width": 12, "downsampling": "lowpass", "pooling": "disc"},
+    "harmonics-2-narrow": (
+        "area-sampled, unit norm, harmonics of orders 1 and 2, width 6",
+        {**_UNIT, "harmonics": 2, "width": 6},
+    ),
+    "harmonics-1-narrow-lowpass-disc": (
+        "area-sampled, unit norm, harmonics of order 1, width 7; low-pass before down-sampling, pooling over a disc",
+        {**_UNIT, "harmonics": 1, "width": 7, "downsampling": "lowpass", "pooling": "disc"},
     ),
 }
 
 
 def _row(name: str, label: str, options: Mapping[str, Any]) -> Trial:
-    settings = short_nwpu_settings("gmr_resnet18", **{"width": 16, **options})
+    settings = short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **options})
     return Trial(name, label, replace(settings, validation=_FIFTH, final_test=False), THREE_SEEDS)
 
 
@@ -52,8 +56,8 @@ CHOICES = Study(
     "choices",
     "Options of the ring layer, chosen on validation images",
     DATA,
-    f"GMR-R18 of width 16 on four fifths of the training crops of NWPU-10, tested on the last fifth: {SHORT}, the rest"
-    " as above.",
+    f"GMR-R18 of width {_WIDTH} on four fifths of the training crops of NWPU-10, tested on the last fifth: {SHORT}, the"
+    " rest as above. The narrower networks with harmonics have as many parameters as the paper's form, or fewer.",
     tuple(_row(name, label, options) for name, (label, options) in _ROWS.items()),
     split="val",
 )

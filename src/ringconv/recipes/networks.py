@@ -36,10 +36,16 @@ class Network:
     notes: tuple[str, ...] = ()
 
     def options_for(self, data: str) -> dict[str, Any]:
-        return {**self.options, **(self.on_small if data in SMALL_IMAGES else self.on_large)}
+        for_data = self.on_small if data in SMALL_IMAGES else self.on_large
+        return {**published_form(self.model), **self.options, **for_data}
 
     def differences_for(self, data: str) -> tuple[Difference, ...]:
         return self.differences + (self.small_differences if data in SMALL_IMAGES else self.large_differences)
+
+
+def published_form(model: str) -> dict[str, Any]:
+    """Options that make a network of ring layers the paper's, whatever the defaults are; none for others."""
+    return {"preset": "paper"} if model.startswith("gmr_") else {}
 
 
 _AVERAGE_STEM = "the stem's pooling takes the mean, where torchvision's takes the maximum"

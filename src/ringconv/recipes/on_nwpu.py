@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ringconv.recipes.networks import published_form
 from ringconv.recipes.own_data import faster_with_channels_last
 from ringconv.training.settings import TrainSettings
 
@@ -16,11 +17,11 @@ SHORT = "40 epochs in batches of 32 instead of 250 in batches of 128"
 
 
 def nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
-    """The paper's training, of networks with the stem of the authors' code."""
+    """The paper's training of the paper's networks, with the stem of the authors' code."""
     return replace(
         _PAPER,
         model=model,
-        model_options={"width": width, "stem_pool": True, **options},
+        model_options={**published_form(model), "width": width, "stem_pool": True, **options},
         channels_last=faster_with_channels_last(model),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.choices import CHOICES
+from ringconv.recipes.networks import published_form
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -60,11 +61,12 @@ NWPU = Study(
 
 # -- ModelNet-10
 
-_MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8, epochs=10, channels_last=True)
+_MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8, epochs=5, channels_last=True)
 
 
 def _modelnet_row(model: str, label: str) -> Trial:
-    return Trial(model, label, replace(_MODELNET, model=model), paper=_printed(f"tab:modelnet/modelnet10/{model}"))
+    settings = replace(_MODELNET, model=model, model_options=published_form(model))
+    return Trial(model, label, settings, paper=_printed(f"tab:modelnet/modelnet10/{model}"))
 
 
 MODELNET = Study(
@@ -72,7 +74,7 @@ MODELNET = Study(
     "ModelNet-10: volumes of 32x32x32",
     "modelnet10_vox32",
     "3,991 training and 908 test grids in the official split, SGD on a cosine from 0.02 in batches of 8, as in the"
-    " paper, but 10 epochs instead of 100.",
+    " paper, but 5 epochs instead of 100.",
     (
         _modelnet_row("r3d_9", "R3D-9"),
         _modelnet_row("gmr_r3d_9", "GMR-R3D-9"),
@@ -87,7 +89,8 @@ _NUCLEI = TrainSettings("gmr_unet", "nuclei", crop=96, batch_size=8, epochs=300,
 
 def _nuclei_row(model: str, label: str) -> Trial:
     measures = ("dice", "dice_rotated", "iou", "iou_rotated")
-    return Trial(model, label, replace(_NUCLEI, model=model), THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
+    settings = replace(_NUCLEI, model=model, model_options=published_form(model))
+    return Trial(model, label, settings, THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
 
 
 NUCLEI = Study(
@@ -102,14 +105,14 @@ NUCLEI = Study(
 
 # -- CIFAR-10
 
-_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=20, channels_last=True)
+_CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=10, channels_last=True)
 
 
 def _cifar_row(model: str, label: str, *, turned: bool = False) -> Trial:
     settings = replace(
         _CIFAR,
         model=model,
-        model_options={"width": 16, "stem_pool": False},
+        model_options={**published_form(model), "width": 16, "stem_pool": False},
         rotation=180.0 if turned else 0.0,
     )
     name, label = (f"{model}-turned", f"{label}, turned in training") if turned else (model, label)
@@ -121,7 +124,7 @@ CIFAR = Study(
     "CIFAR-10: photographs of 32x32",
     "cifar10_20k",
     "20,000 of the 50,000 training images and all 10,000 test images, from JPEG copies, so that figures are below those"
-    " of the original set. Width 16 instead of 64, 20 epochs instead of 250, no pooling after the stem; the rest as in"
+    " of the original set. Width 16 instead of 64, 10 epochs instead of 250, no pooling after the stem; the rest as in"
     " the paper.",
     (
         _cifar_row("resnet18", "R18, width 16"),
