@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ringconv import Downsample
-from ringconv.pooling import GlobalDisc, LowPass
+from ringconv.pooling import DiscView, GlobalDisc, LowPass
 
 
 def symmetries(dimensions):
@@ -115,6 +115,19 @@ def test_corners_do_not_count():
 def test_disc_over_frames_is_the_mean_of_discs():
     x = torch.randn(2, 3, 4, 8, 9)
     torch.testing.assert_close(GlobalDisc(2)(x), torch.stack([GlobalDisc(2)(x[:, :, t]) for t in range(4)]).mean(0))
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_the_view_of_a_disc_turns_with_the_image(dimensions):
+    view = DiscView(dimensions)
+    for side in (1, 2, 7, 8):
+        x = torch.randn(2, 3, *(side,) * dimensions, dtype=torch.float64)
+        for symmetry in symmetries(dimensions):
+            torch.testing.assert_close(view(symmetry(x)), symmetry(view(x)), rtol=1e-13, atol=1e-13)
+    seen = view(torch.ones(1, 1, *(16,) * dimensions))[0, 0]
+    assert seen[(8,) * dimensions] == 1
+    assert dimensions == 1 or seen[(0,) * dimensions] == 0
+    assert view(x.bfloat16()).dtype == torch.bfloat16
 
 
 def test_bad_options_are_refused():

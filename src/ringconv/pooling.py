@@ -17,6 +17,8 @@ Downsampling = Literal["average", "lowpass"]
 DOWNSAMPLINGS: tuple[Downsampling, ...] = get_args(Downsampling)
 Pooling = Literal["average", "disc"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
+View = Literal["square", "disc"]
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 class Downsample(nn.Module):
@@ -117,10 +119,8 @@ class GlobalDisc(nn.Module):
     """The mean over the disc that the map's sides touch: (B, C, *S) -> (B, C).
 
     A turned image has lost its corners, and has something else in their place; so corners do not count. On maps with
-    unequal sides the disc is an ellipse, so that all sides are touched. A pixel counts by how far its centre lies
-    within the edge: w = clip((1 - r) s / 2 + 1/2, 0, 1), where r is the distance from the centre in units of the half
-    axes and s the mean of the sides in pixels. So the edge is a ramp one pixel wide, and on maps of 1x1 and 2x2 all
-    pixels count the same; of a 4x4 map the corners count 0.38, and the other pixels of the border 0.92.
+    unequal sides the disc is an ellipse, so that all sides are touched. On maps of 1x1 and 2x2 all pixels count the
+    same; of a 4x4 map the corners count 0.38, and the other pixels of the border 0.92.
 
     Args:
         dimensions: the disc lies in the last axes, so many (in three it is a ball); over others, such as the time of a
@@ -134,17 +134,48 @@ class GlobalDisc(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         d = self.dimensions
-        squares, sides = x.new_zeros((), dtype=torch.float64), 0
-        for axis in range(-d, 0):
-            side = x.shape[axis]
-            # 1, 2, ...; not by arange, which torch.fx cannot trace. Half precision could not count that far.
-            index = x.new_ones(side, dtype=torch.float64).cumsum(0)
-            place = (2 * index - 1 - side) / side
-            squares = squares + place.square().view([-1] + [1] * (-axis - 1))
-            sides = sides + side
-        weights = ((1 - squares.sqrt()) * (sides / (2 * d)) + 0.5).clamp(0, 1)
+        weights = _disc(x, d)
         weights = (weights / weights.sum()).to(x)
         return (x * weights).sum(list(range(-d, 0))).unsqueeze(-1).flatten(2).mean(2)
 
     def extra_repr(self) -> str:
         return f"dimensions={self.dimensions}"
+
+
+class DiscView(nn.Module):
+    """An image within the disc that its sides touch, fading into 0, the mean colour, towards the corners.
+
+    For the start of a network: corners that leave the frame when an image is turned, and whatever comes in from beyond
+    it, are then never seen. Takes (B, C, *S) and keeps the shape.
+
+    Args:
+        dimensions: the disc lies in the last axes, so many (in three it is a ball).
+    """
+
+    def __init__(self, dimensions: int = 2) -> None:
+        super().__init__()
+        check_choice("dimensions", dimensions, (1, 2, 3))
+        self.dimensions = dimensions
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * _disc(x, self.dimensions).to(x)
+
+    def extra_repr(self) -> str:
+        return f"dimensions={self.dimensions}"
+
+
+def _disc(x: Tensor, d: int) -> Tensor:
+    """How far each pixel of the last d axes lies within the disc: w = clip((1 - r) s / 2 + 1/2, 0, 1), in float64.
+
+    r is the distance from the centre in units of the half axes and s the mean of the sides in pixels, so the edge is a
+    ramp one pixel wide.
+    """
+    squares, sides = x.new_zeros((), dtype=torch.float64), 0
+    for axis in range(-d, 0):
+        side = x.shape[axis]
+        # 1, 2, ...; not by arange, which torch.fx cannot trace. Half precision could not count that far.
+        index = x.new_ones(side, dtype=torch.float64).cumsum(0)
+        place = (2 * index - 1 - side) / side
+        squares = squares + place.square().view([-1] + [1] * (-axis - 1))
+        sides = sides + side
+    return ((1 - squares.sqrt()) * (sides / (2 * d)) + 0.5).clamp(0, 1)

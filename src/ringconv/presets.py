@@ -21,7 +21,9 @@ LAYER_PRESETS: dict[str, dict[str, Any]] = {
 }
 """Keyword options of the ring layers."""
 
-NETWORK_PRESETS: dict[str, dict[str, Any]] = {"paper": {"downsampling": "average", "pooling": "average"}}
+NETWORK_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"downsampling": "average", "pooling": "average", "view": "square"}
+}
 """Options of the networks beside those of their ring layers."""
 
 _Parameters = ParamSpec("_Parameters")

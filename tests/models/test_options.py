@@ -6,7 +6,7 @@ from torch import nn
 
 from ringconv import Downsample, GMRConv2d, fold
 from ringconv.models import create_model
-from ringconv.pooling import GlobalDisc
+from ringconv.pooling import DiscView, GlobalDisc
 from ringconv.presets import LAYER_PRESETS, NETWORK_PRESETS
 
 OPTIONS = [
@@ -117,6 +117,32 @@ def test_what_is_given_counts_more_than_the_preset():
 def test_a_preset_overrides_a_changed_default(monkeypatch):
     monkeypatch.setitem(LAYER_PRESETS["paper"], "sampling", "area")
     monkeypatch.setitem(NETWORK_PRESETS["paper"], "pooling", "disc")
+    monkeypatch.setitem(NETWORK_PRESETS["paper"], "view", "disc")
     assert GMRConv2d(4, 8, 9, preset="paper").geometry.sampling == "area"
-    assert any(isinstance(m, GlobalDisc) for m in small(preset="paper").modules())
+    network = small(preset="paper")
+    assert any(isinstance(m, GlobalDisc) for m in network.modules())
+    assert isinstance(network.stem.view, DiscView)
     assert isinstance(small().head, nn.Linear)
+    assert not hasattr(small().stem, "view")
+
+
+@pytest.mark.parametrize("model", ["resnet18", "gmr_resnet18", "symm_resnet18", "p4m_resnet18", "gmr_wide_resnet16_8"])
+def test_a_network_with_a_disc_for_a_view_does_not_see_the_corners(model):
+    torch.manual_seed(0)
+    network = create_model(model, width=4, num_classes=3, view="disc").eval()
+    x = torch.randn(2, 3, 16, 16)
+    other = x.clone()
+    other[..., :2, :2] = 5.0
+    other[..., -2:, -2:] = -5.0
+    assert torch.equal(network(x), network(other))
+    other[..., 8, 8] += 1
+    assert not torch.equal(network(x), network(other))
+    assert network.state_dict().keys() == create_model(model, width=4, num_classes=3).state_dict().keys()
+
+
+def test_the_view_of_a_volume_is_a_ball_and_that_of_a_video_a_disc_in_every_frame():
+    volume = create_model("gmr_r3d_9", width=4, num_classes=3, view="disc")
+    video = create_model("gmr_r2plus1d", width=4, num_classes=3, view="disc")
+    assert (volume.stem.view.dimensions, video.stem.view.dimensions) == (3, 2)
+    with pytest.raises(ValueError, match="view must be one of 'square', 'disc', got 'round'"):
+        small(view="round")

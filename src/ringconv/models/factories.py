@@ -91,6 +91,11 @@ class Layers(Protocol):
         """Axes of S."""
         ...
 
+    @property
+    def turned_axes(self) -> int:
+        """The last axes of S, so many, are those in which images turn."""
+        ...
+
     def stem(self, in_chans: int, channels: int, stride: int = 1) -> nn.Module:
         """The first convolution, from the image."""
         ...
@@ -154,6 +159,10 @@ class PlainLayers:
             check_odd("kernel_size", as_tuple(size, self.dimensions, "kernel_size"))
         check_odd("stem_kernel_size", as_tuple(self.stem_kernel_size, self.dimensions, "stem_kernel_size"))
 
+    @property
+    def turned_axes(self) -> int:
+        return self.dimensions
+
     def spatial(
         self, in_channels: int, out_channels: int, kernel_size: Size, stride: int = 1, dilation: int = 1,
         groups: int = 1,
@@ -182,7 +191,7 @@ class PlainLayers:
         return Downsample(2, self.dimensions)
 
     def global_pool(self, channels: int) -> nn.Module:
-        return GlobalAverage() if self.head_pooling == "average" else GlobalDisc(self.dimensions)
+        return GlobalAverage() if self.head_pooling == "average" else GlobalDisc(self.turned_axes)
 
     def map_channels(self, channels: int) -> int:
         return channels
@@ -321,8 +330,8 @@ def split_ring_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], Ring
 def split_layer_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of a residual network's skeleton, and the fields of :class:`RingLayers` that come from the others."""
     network, ring = split_ring_options(options)
-    given = {name: network.pop(name) for name in PoolingOptions.__annotations__ if name in network}
-    chosen = {**of_preset(NETWORK_PRESETS, ring.get("preset")), **given}
+    network = {**of_preset(NETWORK_PRESETS, ring.get("preset")), **network}
+    chosen = {name: network.pop(name) for name in PoolingOptions.__annotations__ if name in network}
     if "pooling" in chosen:
         chosen["head_pooling"] = chosen.pop("pooling")
     return network, {"options": ring, **chosen}

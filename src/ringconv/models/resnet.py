@@ -14,6 +14,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._checks import check_choice
 from ringconv.models.factories import (
     BackboneOptions,
     Layers,
@@ -27,7 +28,7 @@ from ringconv.models.factories import (
 )
 from ringconv.models.features import FeatureInfo, StageInfo
 from ringconv.models.registry import register_model
-from ringconv.pooling import Pooling
+from ringconv.pooling import VIEWS, DiscView, Pooling, View
 
 
 class BasicBlock(nn.Module):
@@ -131,6 +132,7 @@ class SkeletonOptions(BackboneOptions, total=False):
 
     groups: int
     replace_stride_with_dilation: Sequence[bool] | None
+    view: View
 
 
 class RingResNetOptions(SkeletonOptions, RingOptions, PoolingOptions, total=False):
@@ -152,6 +154,8 @@ class ResNet(nn.Module):
         replace_stride_with_dilation: for every stage but the first, whether to keep the size of the maps and dilate
             this and the later stages' kernels instead.
         features_only: return the maps of all stages, without a head; ``feature_info`` describes them.
+        view: "square": the whole image; "disc": only the disc in it, whose corners a turn would cut
+            (:class:`ringconv.pooling.DiscView`).
     """
 
     def __init__(
@@ -169,8 +173,10 @@ class ResNet(nn.Module):
         groups: int = 1,
         replace_stride_with_dilation: Sequence[bool] | None = None,
         features_only: bool = False,
+        view: View = "square",
     ) -> None:
         super().__init__()
+        check_choice("view", view, VIEWS)
         check_positive(width=width, in_chans=in_chans, stem_stride=stem_stride, groups=groups)
         if num_classes < 0:
             raise ValueError(f"num_classes must be at least 0, got {num_classes}")
@@ -183,7 +189,10 @@ class ResNet(nn.Module):
                 "replace_stride_with_dilation must be one bool for every stage but the first"
                 f" ({len(depths) - 1}), got {dilate!r}"
             )
-        stem = OrderedDict(conv=layers.stem(in_chans, channels, stem_stride))
+        stem: OrderedDict[str, nn.Module] = OrderedDict()
+        if view == "disc":
+            stem["view"] = DiscView(layers.turned_axes)
+        stem["conv"] = layers.stem(in_chans, channels, stem_stride)
         if not block.preactivated:
             stem["norm"] = layers.norm(channels)
             stem["act"] = layers.activation(channels)

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from ringconv.models.factories import (
-    GlobalAverage,
     Layers,
     PlainLayers,
     RingLayers,
@@ -35,7 +34,7 @@ from ringconv.models.resnet import (
     SkeletonOptions,
     resnet_of_depth,
 )
-from ringconv.pooling import Downsampling, GlobalDisc, LowPass, Pooling
+from ringconv.pooling import Downsampling, LowPass, Pooling
 
 _SYMMETRIC = "rotations and reflections"
 
@@ -110,6 +109,10 @@ class PlainVideoLayers(PlainLayers):
         super().__post_init__()
         check_odd("time_kernel_size", [self.time_kernel_size])
 
+    @property
+    def turned_axes(self) -> int:
+        return 2
+
     def spatial(
         self, in_channels: int, out_channels: int, kernel_size: Size, stride: int = 1, dilation: int = 1,
         groups: int = 1,
@@ -121,9 +124,6 @@ class PlainVideoLayers(PlainLayers):
 
     def stem_pool(self, channels: int) -> nn.Module:
         return _DownsampleFrames()
-
-    def global_pool(self, channels: int) -> nn.Module:
-        return _pool_frames(self.head_pooling)
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,10 @@ class RingVideoLayers(RingLayers):
         super().__post_init__()
         check_odd("time_kernel_size", [self.time_kernel_size])
 
+    @property
+    def turned_axes(self) -> int:
+        return 2
+
     def ring_conv(
         self, in_channels: int, out_channels: int, kernel_size: Size, rings: int | None, stride: int, dilation: int,
         groups: int,
@@ -148,13 +152,6 @@ class RingVideoLayers(RingLayers):
 
     def stem_pool(self, channels: int) -> nn.Module:
         return _DownsampleFrames(self.downsampling)
-
-    def global_pool(self, channels: int) -> nn.Module:
-        return _pool_frames(self.head_pooling)
-
-
-def _pool_frames(pooling: Pooling) -> nn.Module:
-    return GlobalAverage() if pooling == "average" else GlobalDisc(2)
 
 
 def _middle_channels(in_channels: int, out_channels: int, groups: int) -> int:

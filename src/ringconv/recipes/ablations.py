@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ringconv.recipes import paper
-from ringconv.recipes.on_nwpu import DATA, SHORT, short_nwpu_settings
+from ringconv.recipes.on_nwpu import BRIEF, DATA, brief_nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 
-_ABOUT = f"On NWPU-10 as above, but {SHORT}. The paper's figures are of CIFAR-10: what can be compared is the order."
+_ABOUT = f"On NWPU-10 as above, but {BRIEF}. The paper's figures are of CIFAR-10: what can be compared is the order."
 _WIDTH = 8
 _NETWORKS = {"resnet18": "R18", "gmr_resnet18": "GMR-R18"}
 
@@ -26,7 +26,7 @@ def _of_table(table: paper.PaperTable, *left_out: str) -> list[Trial]:
         options = {name: value for name, value in settings.model_options.items() if name != "stem_pool"}
         printed = {measure: figure for measure, figure in figures.items() if measure != "parameters"}
         trials.append(
-            Trial(row.key, row.printed, short_nwpu_settings("gmr_resnet18", _WIDTH, **options), THREE_SEEDS, printed)
+            Trial(row.key, row.printed, brief_nwpu_settings("gmr_resnet18", _WIDTH, **options), THREE_SEEDS, printed)
         )
     return trials
 
@@ -46,7 +46,7 @@ WIDTHS = Study(
     DATA,
     f"{_ABOUT}",
     tuple(
-        Trial(f"{model}-w{width}", f"{label}, width {width}", short_nwpu_settings(model, width), THREE_SEEDS)
+        Trial(f"{model}-w{width}", f"{label}, width {width}", brief_nwpu_settings(model, width), THREE_SEEDS)
         for width in (8, 16, 32)
         for model, label in _NETWORKS.items()
     ),
@@ -61,7 +61,7 @@ PARTIAL_ROTATION = Study(
         Trial(
             f"{model}-{angle}deg",
             f"{label}, ±{angle}°",
-            replace(short_nwpu_settings(model, _WIDTH), rotation=float(angle)),
+            replace(brief_nwpu_settings(model, _WIDTH), rotation=float(angle)),
             THREE_SEEDS,
         )
         for angle in (0, 15, 30, 90, 180)
