@@ -13,6 +13,7 @@ _FIFTH = 0.2
 _WIDTH = 8
 _AREA: dict[str, Any] = {"sampling": "area"}
 _UNIT: dict[str, Any] = {**_AREA, "normalize": True}
+_DISC: dict[str, Any] = {"pooling": "disc", "view": "disc"}
 
 _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "published": ("the paper's form", {}),
@@ -40,9 +41,16 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         "area-sampled, unit norm, harmonics of orders 1 and 2, width 6",
         {**_UNIT, "harmonics": 2, "width": 6},
     ),
-    "harmonics-1-narrow-lowpass-disc": (
-        "area-sampled, unit norm, harmonics of order 1, width 7; low-pass before down-sampling, pooling over a disc",
-        {**_UNIT, "harmonics": 1, "width": 7, "downsampling": "lowpass", "pooling": "disc"},
+    "view": ("area-sampled, unit norm; only the disc seen", {**_UNIT, "view": "disc"}),
+    "published-disc-view": ("the paper's form; pooling over a disc, only the disc seen", _DISC),
+    "disc-view": ("area-sampled, unit norm; pooling over a disc, only the disc seen", {**_UNIT, **_DISC}),
+    "lowpass-disc-view": (
+        "area-sampled, unit norm; low-pass before down-sampling, pooling over a disc, only the disc seen",
+        {**_UNIT, **_DISC, "downsampling": "lowpass"},
+    ),
+    "harmonics-2-narrow-disc-view": (
+        "area-sampled, unit norm, harmonics of orders 1 and 2, width 6; pooling over a disc, only the disc seen",
+        {**_UNIT, **_DISC, "harmonics": 2, "width": 6},
     ),
 }
 
