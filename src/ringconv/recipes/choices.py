@@ -12,8 +12,8 @@ from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 _FIFTH = 0.2
 _WIDTH = 8
 _AREA: dict[str, Any] = {"sampling": "area"}
-_UNIT: dict[str, Any] = {**_AREA, "normalize": True}
-_DISC: dict[str, Any] = {"pooling": "disc", "view": "disc"}
+UNIT_NORM: dict[str, Any] = {**_AREA, "normalize": True}
+DISC: dict[str, Any] = {"pooling": "disc", "view": "disc"}
 
 _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "published": ("the paper's form", {}),
@@ -22,35 +22,35 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "unit-init": ("initial weights of unit gain", {"init": "unit"}),
     "area": ("area-sampled", _AREA),
     "unit-norm": ("unit norm", {"normalize": True}),
-    "area-unit-norm": ("area-sampled, unit norm", _UNIT),
+    "area-unit-norm": ("area-sampled, unit norm", UNIT_NORM),
     "area-orthonormal": ("area-sampled, orthonormal", {**_AREA, "normalize": "orthonormal"}),
-    "smooth-edge": ("area-sampled, unit norm, smooth edge", {**_UNIT, "edge": "smooth"}),
-    "lowpass": ("area-sampled, unit norm; low-pass before down-sampling", {**_UNIT, "downsampling": "lowpass"}),
-    "disc": ("area-sampled, unit norm; pooling over a disc", {**_UNIT, "pooling": "disc"}),
-    "harmonics-1": ("area-sampled, unit norm, harmonics of order 1", {**_UNIT, "harmonics": 1}),
-    "harmonics-2": ("area-sampled, unit norm, harmonics of orders 1 and 2", {**_UNIT, "harmonics": 2}),
+    "smooth-edge": ("area-sampled, unit norm, smooth edge", {**UNIT_NORM, "edge": "smooth"}),
+    "lowpass": ("area-sampled, unit norm; low-pass before down-sampling", {**UNIT_NORM, "downsampling": "lowpass"}),
+    "disc": ("area-sampled, unit norm; pooling over a disc", {**UNIT_NORM, "pooling": "disc"}),
+    "harmonics-1": ("area-sampled, unit norm, harmonics of order 1", {**UNIT_NORM, "harmonics": 1}),
+    "harmonics-2": ("area-sampled, unit norm, harmonics of orders 1 and 2", {**UNIT_NORM, "harmonics": 2}),
     "harmonics-2-all": (
         "area-sampled, unit norm, harmonics of orders 1 and 2 on all rings but the first",
-        {**_UNIT, "harmonics": 2, "harmonic_rings": "all"},
+        {**UNIT_NORM, "harmonics": 2, "harmonic_rings": "all"},
     ),
     "harmonics-1-narrow": (
         "area-sampled, unit norm, harmonics of order 1, width 7",
-        {**_UNIT, "harmonics": 1, "width": 7},
+        {**UNIT_NORM, "harmonics": 1, "width": 7},
     ),
     "harmonics-2-narrow": (
         "area-sampled, unit norm, harmonics of orders 1 and 2, width 6",
-        {**_UNIT, "harmonics": 2, "width": 6},
+        {**UNIT_NORM, "harmonics": 2, "width": 6},
     ),
-    "view": ("area-sampled, unit norm; only the disc seen", {**_UNIT, "view": "disc"}),
-    "published-disc-view": ("the paper's form; pooling over a disc, only the disc seen", _DISC),
-    "disc-view": ("area-sampled, unit norm; pooling over a disc, only the disc seen", {**_UNIT, **_DISC}),
+    "view": ("area-sampled, unit norm; only the disc seen", {**UNIT_NORM, "view": "disc"}),
+    "published-disc-view": ("the paper's form; pooling over a disc, only the disc seen", DISC),
+    "disc-view": ("area-sampled, unit norm; pooling over a disc, only the disc seen", {**UNIT_NORM, **DISC}),
     "lowpass-disc-view": (
         "area-sampled, unit norm; low-pass before down-sampling, pooling over a disc, only the disc seen",
-        {**_UNIT, **_DISC, "downsampling": "lowpass"},
+        {**UNIT_NORM, **DISC, "downsampling": "lowpass"},
     ),
     "harmonics-2-narrow-disc-view": (
         "area-sampled, unit norm, harmonics of orders 1 and 2, width 6; pooling over a disc, only the disc seen",
-        {**_UNIT, **_DISC, "harmonics": 2, "width": 6},
+        {**UNIT_NORM, **DISC, "harmonics": 2, "width": 6},
     ),
 }
 

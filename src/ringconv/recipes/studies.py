@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
+from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
 from ringconv.recipes.choices import CHOICES
 from ringconv.recipes.networks import published_form
 from ringconv.recipes.on_nwpu import nwpu_settings
@@ -135,8 +136,11 @@ CIFAR = Study(
 )
 
 STUDIES: Mapping[str, Study] = {
-    study.name: study for study in (NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES)
-}
+    study.name: study
+    for study in (
+        NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, BEYOND_NWPU, BEYOND_CIFAR,
+    )
+}  # fmt: skip
 
 
 def get_study(name: str) -> Study:
