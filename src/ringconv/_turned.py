@@ -22,7 +22,8 @@ Interpolation = Literal["nearest", "bilinear", "bicubic"]
 Padding = Literal["fill", "reflect", "edge"]
 MaskKind = Literal["none", "disc"]
 
-_PADDING_MODES: dict[Padding, str] = {"fill": "zeros", "reflect": "reflection", "edge": "border"}
+PADDING_MODES: dict[Padding, str] = {"fill": "zeros", "reflect": "reflection", "edge": "border"}
+"""What torch calls them."""
 
 _STACKS = 8
 """Parts that a batch is turned in."""
@@ -105,7 +106,7 @@ class Turner:
             images - fill if fill else images,
             grid,
             mode=self.turning.interpolation,
-            padding_mode=_PADDING_MODES[self.turning.padding],
+            padding_mode=PADDING_MODES[self.turning.padding],
             align_corners=False,
         )
         turned = turned + fill if fill else turned

@@ -52,6 +52,23 @@ def test_a_set_of_the_paper_is_known_by_its_name_and_kind() -> None:
     assert settings_for_data("x", data("pcam_b", (96, 96)), "resnet18", "paper").settings.batch_size == 64
 
 
+def test_figures_on_an_even_ground_turn_on_that_ground(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, border, expected in (("digits", 0, "edge"), ("photographs", None, "fill"), ("nwpu10", 0, "fill")):
+        images = random.integers(0, 256, (40, 16, 16), np.uint8)
+        if border is not None:
+            images[:, [0, -1]] = images[:, :, [0, -1]] = border
+        arrays = {f"{split}_images": images for split in ("train", "test")}
+        labels = {f"{split}_labels": np.arange(40)[:, None] % 2 for split in ("train", "test")}
+        np.savez(tmp_path / f"{name}.npz", **arrays, **labels)
+        opened = open_own_data(str(tmp_path / f"{name}.npz"))
+        settings = settings_for_data(opened.where, opened.data, "gmr_resnet18").settings
+        assert settings.beyond_frame == expected
+        assert any("even border" in note for note in opened.notes) == (expected == "edge")
+    masks = settings_for_data("x", data(size=(16, 20), masks=True), "gmr_unet").settings
+    assert masks.beyond_frame == "fill"
+
+
 def test_small_images_are_not_pooled_after_the_stem_and_stems_are_equal() -> None:
     for side, options in ((64, {"stem_pool": False}), (65, {})):
         for model in ("resnet18", "gmr_resnet18"):
@@ -149,7 +166,7 @@ def test_pictures_of_many_sizes_are_brought_to_one(tmp_path: Path, monkeypatch: 
     opened = open_own_data(str(tmp_path / "photos"))
     assert opened.data["train"].size == (64, 64)
     assert opened.size == 64
-    (note,) = opened.notes
+    note = opened.notes[0]
     assert note.startswith("Brought to 64 x 64 pixels")
     assert open_own_data(str(tmp_path / "photos"), size=32).data["train"].size == (32, 32)
     with pytest.raises(ValueError, match="give a size"):

@@ -201,7 +201,8 @@ def test_stems_are_the_text_s() -> None:
 def test_ring_networks_are_of_the_published_form_whatever_the_defaults() -> None:
     settings = [recipe.settings for recipe in list_recipes() if recipe.settings is not None]
     rings = [one for one in settings if one.model.startswith("gmr_")]
-    assert rings and all(one.model_options["preset"] == "paper" for one in rings)
+    assert rings
+    assert all(one.model_options["preset"] == "paper" for one in rings)
     assert all("preset" not in one.model_options for one in settings if one not in rings)
 
 

@@ -141,5 +141,6 @@ def test_the_kept_files_belong_to_the_rows(study):
     by_trial = all_evidence(kept, study)
     for trial in study.trials:
         for found in by_trial[trial.name]:
-            assert {**found.settings, "data": study.data} == {**trial.seeded(found.seed).to_json(), "data": study.data}
+            settings = TrainSettings.from_json({**found.settings, "data": study.data})
+            assert settings == replace(trial.seeded(found.seed), data=study.data)
             assert found.split == study.split

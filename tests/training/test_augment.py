@@ -98,6 +98,16 @@ class TestGeometry:
                 turned[quarters], torch.rot90(pixels[quarters], quarters, (-2, -1)), rtol=0, atol=1e-5
             )
 
+    def test_what_lies_beyond_the_frame(self) -> None:
+        even = torch.full((1, 1, 9, 9), 3.0)
+        theta = torch.zeros(1, 2, 3)
+        theta[:, :, :2] = augment.turn_2d(torch.tensor([45.0]), even)
+        assert augment.warp(even, theta)[0, 0, 0, 0] == 0
+        for beyond in ("edge", "reflect"):
+            torch.testing.assert_close(augment.warp(even, theta, beyond=beyond), even)
+        masks = torch.ones(1, 1, 9, 9, dtype=torch.int64)
+        assert torch.equal(augment.warp(masks, theta, "nearest", "edge"), masks)
+
     def test_turns_keep_proportions(self) -> None:
         """A disc stays a disc in a frame that is not square."""
         y, x = torch.meshgrid(torch.arange(21.0) - 10, torch.arange(41.0) - 20, indexing="ij")

@@ -84,6 +84,16 @@ class TestFolder:
         assert len(rows) == 1 + 36 + 2
         assert float(rows[1].split(",")[1]) == pytest.approx(scores["upright"], abs=1e-4)
 
+    def test_it_is_tested_with_what_is_to_lie_beyond_the_frame(self, tiny: ModuleType, tmp_path: Path) -> None:
+        tested = {}
+        for beyond in ("fill", "edge"):
+            settings = replace(RING, epochs=1, final_test=True, beyond_frame=beyond)
+            run = train(settings, out=tmp_path / beyond, data=tiny.classified())
+            tested[beyond] = run.results["evaluation"]
+            assert tested[beyond]["settings"]["turning"]["padding"] == beyond
+        scores = [found["scores"]["accuracy"] for found in tested.values()]
+        assert scores[0]["upright"] == scores[1]["upright"]
+
     def test_the_model_is_rebuilt_from_its_file(self, tiny: ModuleType, tmp_path: Path) -> None:
         data = tiny.classified()
         run = train(replace(RING, epochs=12, final_test=True), out=tmp_path, data=data)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ringconv._turned import Turning
 from ringconv.evaluation import EvaluationSettings, evaluate
 from ringconv.models.checkpoint import load_model
 from ringconv.recipes.study import Study, Trial
@@ -15,6 +16,7 @@ from ringconv.training import Run, Watch
 from ringconv.training.compare_runs import train_in
 from ringconv.training.files import write_whole
 from ringconv.training.runs import CONFIG, ENVIRONMENT, MODEL, read_run
+from ringconv.training.settings import TrainSettings
 from ringconv.training.setup import prepare_data
 
 _LISTED = (".npz", "")
@@ -103,9 +105,11 @@ def _find(folder: Path, name: str) -> Path:
 
 def _check_same(path: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
     """The path of the data may differ."""
-    differing = [name for name in asked if name != "data" and found.get(name) != asked[name]]
+    # What an earlier version did not know yet was as by default.
+    found = TrainSettings.from_json(found).to_json()
+    differing = [name for name in asked if name != "data" and found[name] != asked[name]]
     if differing:
-        was = ", ".join(f"{name}={found.get(name)!r}" for name in differing)
+        was = ", ".join(f"{name}={found[name]!r}" for name in differing)
         raise ValueError(f"{path} is of other settings ({was}); move it away to run this row again")
 
 
@@ -115,7 +119,7 @@ def _evidence(study: Study, trial: Trial, run: Run, settings: Mapping[str, Any],
     if study.split != "test":
         network = load_model(run.folder / MODEL)
         data = prepare_data(run.settings)
-        how = EvaluationSettings(batch_size=run.settings.batch_size)
+        how = EvaluationSettings(Turning(padding=run.settings.beyond_frame), batch_size=run.settings.batch_size)
         evaluation = evaluate(network, data, how, split=study.split, progress=watch.testing).as_dict()
     environment = json.loads((run.folder / ENVIRONMENT).read_text("utf-8"))
     return Evidence(

@@ -10,6 +10,7 @@ from typing import Any
 
 from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
+from ringconv.data.borders import has_even_border
 from ringconv.models.registry import model_entry
 from ringconv.recipes.networks import Network
 from ringconv.recipes.protocols import PROTOCOLS, Protocol
@@ -96,15 +97,23 @@ def open_own_data(
     """Open data by its path or name. At the small scales, pictures of many sizes are brought to one."""
     path = Path(where).expanduser()
     found = str(path.resolve()) if path.exists() else where
+    notes = []
     if size is not None or scale == "paper":
-        return Opened(found, open_data(found, size=size, progress=progress), size)
-    try:
-        return Opened(found, open_data(found, progress=progress), None)
-    except ValueError as error:
-        # If it was about sizes, there is one now; if not, the same error comes again.
-        data = open_data(found, size=_SMALL_IMAGE, progress=progress)
-        note = f"Brought to {_SMALL_IMAGE} x {_SMALL_IMAGE} pixels (--size to choose): {error}"
-        return Opened(found, data, _SMALL_IMAGE, (note,))
+        data = open_data(found, size=size, progress=progress)
+    else:
+        try:
+            data = open_data(found, progress=progress)
+        except ValueError as error:
+            # If it was about sizes, there is one now; if not, the same error comes again.
+            size = _SMALL_IMAGE
+            data = open_data(found, size=size, progress=progress)
+            notes.append(f"Brought to {size} x {size} pixels (--size to choose): {error}")
+    if "train" in data.splits and _continues_border(data):
+        notes.append(
+            "The images have an even border, so turned ones are continued with its colour, not filled with the mean"
+            " colour as in the paper (ringconv evaluate does that)."
+        )
+    return Opened(found, data, size, tuple(notes))
 
 
 def default_models(data: DataSet) -> tuple[str, ...]:
@@ -154,12 +163,22 @@ def _paper_settings(
         training.pop("size", None)
     if size is not None:
         training["size"] = size
+    if _continues_border(data):
+        training["beyond_frame"] = "edge"
     sides = _sides(training.get("size"), data)
     if "crop" in training:
         training["crop"] = min(training["crop"], *sides)
     keeps = _keeps_resolution(data, sides) and "stem_pool" in model_entry(model).options
     options = {"stem_pool": False} if keeps else {}
     return TrainSettings(model, where, seed=seed, model_options=options, **training)
+
+
+def _continues_border(data: DataSet) -> bool:
+    """Whether turned images show more of their ground in the corners, where the paper's test has the mean colour.
+
+    Of figures on an even ground, such as black digits on white, that colour is one that no upright image has.
+    """
+    return data.task == "classify" and _named_protocol(data) is None and has_even_border(data["train"])
 
 
 def _named_protocol(data: DataSet) -> Protocol | None:

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ringconv._turned import PADDING_MODES, Padding
 from ringconv.data import DataSet
 from ringconv.training.settings import TrainSettings
 
@@ -35,7 +36,7 @@ class Augment:
     """From images as they are stored, on a scale from 0 to 1, to images as the network sees them in training.
 
     Colours change first, then the images are normalised, then they are turned, shifted and cropped in one
-    interpolation, which fills what comes in from outside with 0.
+    interpolation; ``beyond_frame`` says what comes in from outside, by default 0.
     """
 
     mean: tuple[float, ...]
@@ -47,6 +48,7 @@ class Augment:
     reflection: bool = False
     spacing: tuple[float, ...] | None = None
     """Voxel size per spatial axis; volumes turn by the angle in space, not in voxels."""
+    beyond_frame: Padding = "fill"
 
     @staticmethod
     def of(settings: TrainSettings, data: DataSet) -> Augment:
@@ -63,7 +65,7 @@ class Augment:
             _check_scale(data)
         return Augment(
             data.mean, data.std, settings.crop, release, settings.translation if release else 0.0, settings.rotation,
-            settings.reflection, data.spacing,
+            settings.reflection, data.spacing, settings.beyond_frame,
         )  # fmt: skip
 
     def __call__(self, images: Tensor, targets: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,8 +85,9 @@ class Augment:
             masks = None if masks is None else torch.where(_per_image(chosen, masks), masks.flip(-1), masks)
         if self.release or self.rotation:
             theta = self._affine(images, draw)
-            images = warp(images, theta)
-            masks = None if masks is None else warp(masks.unsqueeze(1), theta, "nearest").squeeze(1)
+            images = warp(images, theta, beyond=self.beyond_frame)
+            if masks is not None:
+                masks = warp(masks.unsqueeze(1), theta, "nearest", self.beyond_frame).squeeze(1)
         return images, targets if masks is None else masks
 
     def _affine(self, images: Tensor, draw: Iterator[Tensor]) -> Tensor:
@@ -169,11 +172,11 @@ def random_turns_3d(
     return torch.cat([rotation, torch.zeros(len(images), 3, 1)], 2)
 
 
-def warp(images: Tensor, theta: Tensor, mode: str = "bilinear") -> Tensor:
-    """(B, C, *S) sampled where ``theta`` (B, D, D + 1) says; 0 outside. Whole numbers stay whole with "nearest"."""
+def warp(images: Tensor, theta: Tensor, mode: str = "bilinear", beyond: Padding = "fill") -> Tensor:
+    """(B, C, *S) sampled where ``theta`` (B, D, D + 1) says, "fill": 0 outside. "nearest" keeps whole numbers whole."""
     grid = F.affine_grid(theta.to(images.device), list(images.shape), align_corners=False)
     values = images if images.is_floating_point() else images.float()
-    sampled = F.grid_sample(values, grid.to(values.dtype), mode, "zeros", align_corners=False)
+    sampled = F.grid_sample(values, grid.to(values.dtype), mode, PADDING_MODES[beyond], align_corners=False)
     return sampled.to(images.dtype)
 
 

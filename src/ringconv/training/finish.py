@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._progress import Progress
+from ringconv._turned import Turning
 from ringconv.data import DataSet
 from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
 from ringconv.models.checkpoint import Preprocessing, save_model
@@ -132,7 +133,8 @@ def _evaluate(
     training: Training, network: nn.Module, split: str, settings: EvaluationSettings, progress: Progress | None = None
 ) -> Evaluation:
     batch = max(1, training.settings.batch_size // (training.fabric.world_size * training.settings.accumulate))
-    settings = EvaluationSettings(**{**vars(settings), "batch_size": batch})
+    turning = Turning(padding=training.settings.beyond_frame)
+    settings = EvaluationSettings(**{**vars(settings), "batch_size": batch, "turning": turning})
     asked = _InItsPrecision(network)
     return evaluate(asked, training.data, settings, split=split, device=training.fabric.device, progress=progress)
 

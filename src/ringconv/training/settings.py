@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
 
+from ringconv._turned import Padding
+
 Options = Mapping[str, Any]
 """Named options whose values JSON knows: numbers, text, true, false, null, lists."""
 
@@ -89,6 +91,9 @@ class TrainSettings:
     """Turn training images by a random angle of up to so many degrees either way; 180 for all angles."""
     reflection: bool = False
     """Mirror half of the training images."""
+    beyond_frame: Padding = "fill"
+    """What turned images show beyond their frame, in training and in tests: fill (the mean colour, as in the paper),
+    reflect (the image mirrored) or edge (its edge continued)."""
 
     seed: int = 0
     """Of the initial weights, the order of the images, their augmentation and the network's own randomness."""

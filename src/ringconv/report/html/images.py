@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ringconv._extras import needs
 from ringconv._rotate import turns
-from ringconv._turned import Turner, Turning
+from ringconv._turned import Padding, Turner, Turning
 from ringconv.data import DataSet, load_textures
 from ringconv.data.textures import PHOTOGRAPHS
 from ringconv.training.runs import Run
@@ -64,15 +64,16 @@ def images_of_run(run: Run, count: int) -> TestImages:
     found = len(data["test"]) if "test" in data.splits else 0
     if found != tested or (known is not None and list(data.classes) != list(known)):
         raise ValueError(f"{run.settings.data} is not what it was: {found} test images, and it was {tested}")
-    return images_of_data(data, count)
+    return images_of_data(data, count, run.settings.beyond_frame)
 
 
-def images_of_data(data: DataSet, count: int) -> TestImages:
+def images_of_data(data: DataSet, count: int, beyond_frame: Padding = "fill") -> TestImages:
     split = some_of(data["test"], count)
     pixels, targets = split.batch(slice(None))
     images = data.normalise(pixels)
     dimensions = data.dimensions
-    turner, mask_turner = Turner(Turning(), data.spacing), Turner(Turning("nearest"), data.spacing)
+    turner = Turner(Turning(padding=beyond_frame), data.spacing)
+    mask_turner = Turner(Turning("nearest", padding=beyond_frame), data.spacing)
     about = [0] if dimensions == 3 else None
 
     def turned(angle: float) -> Tensor:
