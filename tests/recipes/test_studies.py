@@ -14,6 +14,7 @@ from ringconv.recipes.study import Study, Trial
 from ringconv.report import results_page
 from ringconv.training import TrainSettings
 
+ROOT = Path(__file__).parents[2]
 TINY = TrainSettings("gmr_resnet18", "small", model_options={"width": 4}, epochs=1, batch_size=8)
 
 
@@ -137,10 +138,22 @@ def test_every_network_of_a_study_can_be_built(trial):
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))
 def test_the_kept_files_belong_to_the_rows(study):
     """Whoever changes a row runs it again."""
-    kept = Path(__file__).parents[2] / "benchmarks" / "results" / "studies"
-    by_trial = all_evidence(kept, study)
+    by_trial = all_evidence(ROOT / "benchmarks" / "results" / "studies", study)
     for trial in study.trials:
         for found in by_trial[trial.name]:
             settings = TrainSettings.from_json({**found.settings, "data": study.data})
             assert settings == replace(trial.seeded(found.seed), data=study.data)
             assert found.split == study.split
+
+
+def test_the_page_is_that_of_the_kept_files(tmp_path):
+    page = results_page.write_results_page(tmp_path / "results.md", ROOT / "benchmarks" / "results" / "studies")
+    assert page.read_text() == (ROOT / "docs" / "results.md").read_text(), "write it anew: ringconv results"
+
+
+def test_the_readme_s_first_table_is_of_the_page():
+    rows = [line for line in (ROOT / "README.md").read_text().split("\n## ")[1].splitlines() if line[:1] == "|"]
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert len(rows) > 3
+    for row in rows[2:]:
+        assert row.removesuffix("|") in page
