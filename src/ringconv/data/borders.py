@@ -17,6 +17,8 @@ def has_even_border(split: Split) -> bool:
 
     The colour may be another for every image, and in every channel.
     """
+    if not len(split):
+        return False
     rows = np.unique(np.linspace(0, len(split) - 1, min(len(split), _LOOKED_AT)).astype(np.int64))
     lowest, highest, spreads = np.inf, -np.inf, []
     for row in rows:
