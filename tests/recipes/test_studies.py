@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ringconv.commands._terminal import UsageError
+from ringconv.commands.results import results
 from ringconv.models import create_model
 from ringconv.recipes.evidence import all_evidence, read_evidence, run_trial
-from ringconv.recipes.studies import STUDIES, chosen_trials, get_study
+from ringconv.recipes.studies import STUDIES, get_study, planned_runs
 from ringconv.recipes.study import Study, Trial
 from ringconv.report import results_page
 from ringconv.training import TrainSettings
@@ -79,6 +81,92 @@ def test_a_run_of_other_settings_is_refused_before_it_goes_on(folders, monkeypat
         run_trial(study_of(changed), changed, 0, **folders)
 
 
+def test_a_file_of_other_data_is_refused(folders):
+    trial = Trial("rings", "Rings", TINY)
+    run_trial(study_of(trial), trial, 0, **folders)
+    moved = replace(trial, settings=replace(TINY, data="other"))
+    with pytest.raises(ValueError, match=r"is of other settings \(data='small'\)"):
+        run_trial(replace(study_of(moved), data="other"), moved, 0, **folders)
+
+
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_a_stopped_run_goes_on_where_the_data_was_moved_to(folders, tmp_path, split):
+    settings = replace(TINY, validation=0.2, final_test=split == "test")
+    trial = Trial("rings", "Rings", settings)
+    study = study_of(trial, split=split)
+    found = run_trial(study, trial, 0, **folders)
+    (folders["results"] / "small-study" / found.file_name).unlink()
+    (folders["runs"] / "small-study-rings-seed0" / "results.json").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "small.npz").rename(tmp_path / "elsewhere" / "small.npz")
+    again = run_trial(study, trial, 0, **{**folders, "data": tmp_path / "elsewhere"})
+    assert again.scores == found.scores
+
+
+def test_data_without_what_is_tested_is_refused_before_training(folders, tmp_path):
+    with np.load(tmp_path / "small.npz") as arrays:
+        np.savez(tmp_path / "small.npz", **{name: arrays[name] for name in arrays if name.startswith("train")})
+    trial = Trial("rings", "Rings", TINY)
+    with pytest.raises(ValueError, match=r"small\.npz has no test images; its splits are train"):
+        run_trial(study_of(trial), trial, 0, **folders)
+    assert not folders["runs"].exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rings-seed0.json", '{"study": ', r"rings-seed0\.json is not what a run of a study leaves"),
+        ("rings-seed0.json", "[]", r"rings-seed0\.json is not what a run of a study leaves"),
+        ("rings-seed0.json", '{"study": "small-study"}', r"rings-seed0\.json is not what a run of a study leaves"),
+        ("rings-seed1.json", None, r"rings-seed1\.json holds what belongs into rings-seed0\.json"),
+        ("rings-seed0.json", {"split": "val"}, r"rings-seed0\.json is of small-study, on val images"),
+        ("rings-seed0.json", {"settings": {"model": "gmr_resnet18", "data": "small"}}, "of other settings"),
+        (
+            "rings-seed0.json",
+            {"settings": {"modle": "gmr_resnet18"}},
+            "has settings that are not known",
+        ),
+    ],
+)
+def test_a_file_that_is_not_of_its_row_is_not_published(folders, name, text, message):
+    trial = Trial("rings", "Rings", TINY)
+    study = study_of(trial)
+    found = run_trial(study, trial, 0, **folders)
+    folder = folders["results"] / "small-study"
+    whole = (folder / found.file_name).read_text()
+    if isinstance(text, dict):
+        text = json.dumps({**json.loads(whole), **text})
+    (folder / name).write_text(whole if text is None else text)
+    with pytest.raises(ValueError, match=message):
+        all_evidence(folders["results"], study)
+
+
+def test_a_row_that_cannot_go_on_does_not_stop_the_others(folders, tmp_path, monkeypatch, capsys):
+    diverging = Trial("diverging", "Too fast", replace(TINY, lr=1e30))
+    study = study_of(diverging, Trial("rings", "Rings", TINY))
+    for module in ("ringconv.recipes.studies", "ringconv.commands.results", "ringconv.report.results_page"):
+        monkeypatch.setattr(f"{module}.STUDIES", {study.name: study})
+    monkeypatch.setattr("ringconv.commands.train._SECONDS_BETWEEN_LINES", 0)
+    with pytest.raises(UsageError, match=r"without a result: diverging, seed 0"):
+        results(
+            study.name,
+            data=folders["data"],
+            runs=folders["runs"],
+            kept=folders["results"],
+            page=tmp_path / "results.md",
+        )
+    printed = capsys.readouterr().out
+    assert "diverging, seed 0: the loss became" in printed
+    assert "epoch 1/1: loss" in printed
+    assert "rings, seed 0: accuracy" in printed
+    assert "| Rings |" in (tmp_path / "results.md").read_text()
+
+
+def test_no_page_is_written_of_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        results_page.write_results_page(tmp_path / "results.md", tmp_path / "nowhere")
+
+
 def test_a_choice_is_made_without_the_test_images(folders):
     trial = Trial("rings", "Rings", replace(TINY, validation=0.2, final_test=False))
     found = run_trial(study_of(trial, split="val"), trial, 0, **folders)
@@ -123,7 +211,9 @@ def test_what_does_not_exist_is_named():
     with pytest.raises(ValueError, match="study must be one of nwpu10"):
         get_study("nwpu11")
     with pytest.raises(ValueError, match=r"rows of nwpu10 are .*; got resnet19"):
-        chosen_trials(get_study("nwpu10"), ["resnet19"])
+        planned_runs(get_study("nwpu10"), ["resnet19"])
+    with pytest.raises(ValueError, match=r"seeds of these rows are 0, 1, 2; got 7"):
+        planned_runs(get_study("nuclei"), seeds=[7])
 
 
 @pytest.mark.parametrize(
@@ -138,12 +228,14 @@ def test_every_network_of_a_study_can_be_built(trial):
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))
 def test_the_kept_files_belong_to_the_rows(study):
     """Whoever changes a row runs it again."""
-    by_trial = all_evidence(ROOT / "benchmarks" / "results" / "studies", study)
-    for trial in study.trials:
-        for found in by_trial[trial.name]:
-            settings = TrainSettings.from_json({**found.settings, "data": study.data})
-            assert settings == replace(trial.seeded(found.seed), data=study.data)
-            assert found.split == study.split
+    all_evidence(ROOT / "benchmarks" / "results" / "studies", study)  # raises
+
+
+def test_networks_on_nwpu_have_equal_stems():
+    for trial in get_study("nwpu10").trials:
+        if not trial.settings.model.startswith("e2_"):  # which needs escnn
+            network = create_model(trial.settings.model, **trial.settings.model_options)
+            assert tuple(network.stem.conv.kernel_size) == (5, 5), trial.name
 
 
 def test_the_page_is_that_of_the_kept_files(tmp_path):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ringconv.commands._terminal import terminal, usage_errors
-from ringconv.commands.train import errors_without_traceback, watched
+from ringconv.commands._terminal import UsageError, terminal, usage_errors
+from ringconv.commands.train import watched
 from ringconv.recipes.evidence import run_trial
-from ringconv.recipes.studies import STUDIES, chosen_trials, get_study
+from ringconv.recipes.studies import STUDIES, get_study, planned_runs
 from ringconv.report.results_page import scores_in_a_line, write_results_page
+from ringconv.training import RunIsBusyError, TrainingDivergedError, TrainingInterruptedError, TrainingStoppedError
 
 
 def results(
@@ -25,7 +26,8 @@ def results(
     """Run what the results page is made of, and write it.
 
     Without a study, the page is written anew from the small files of all runs. With one, its runs that have no such
-    file yet are trained and tested first, which takes minutes to hours each; a run that was stopped goes on.
+    file yet are trained and tested first, which takes minutes to hours each; a run that was stopped goes on. To run
+    one again, delete its file and its run's folder.
 
     All runs of a study: ringconv results nwpu10 --data data
 
@@ -43,17 +45,28 @@ def results(
     with usage_errors():
         if study is not None:
             chosen = get_study(study)
-            trials = chosen_trials(chosen, rows)
+            planned = planned_runs(chosen, rows, seeds)
             if data is None:
                 raise ValueError(f"say with --data where {chosen.data}.npz is")
         elif data is not None or rows or seeds:
             raise ValueError(f"say which study to run: {', '.join(STUDIES)}")
+    failed: list[str] = []
     if study is not None and data is not None:
-        planned = [(trial, seed) for trial in trials for seed in trial.seeds if not seeds or seed in seeds]
-        # Seed by seed, so that early results compare all rows.
-        for trial, seed in sorted(planned, key=lambda one: one[1]):
-            with usage_errors(), watched(console) as watch, errors_without_traceback():
-                found = run_trial(chosen, trial, seed, data=data, runs=runs, results=kept, watch=watch)
-            console.print(scores_in_a_line(found), soft_wrap=True)
+        for trial, seed in planned:
+            name = f"{trial.name}, seed {seed}"
+            with usage_errors(), watched(console) as watch:
+                try:
+                    found = run_trial(chosen, trial, seed, data=data, runs=runs, results=kept, watch=watch)
+                except TrainingInterruptedError as error:
+                    raise KeyboardInterrupt(f"stopped in {name}; to go on, give the same command again") from error
+                except (TrainingDivergedError, RunIsBusyError) as error:  # the others may go well
+                    failed.append(name)
+                    watch.note(f"{name}: {error}")
+                    continue
+                except TrainingStoppedError as error:
+                    raise UsageError(str(error)) from error
+            console.print(f"{name}: {scores_in_a_line(found)}", soft_wrap=True)
     with usage_errors():
         console.print(f"Written: {write_results_page(page, kept)}", soft_wrap=True)
+    if failed:
+        raise UsageError(f"without a result: {'; '.join(failed)}")

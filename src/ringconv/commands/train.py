@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from ringconv.report.run_labels import minutes
 from ringconv.training import Moment, Run, TrainSettings, Watch
 from ringconv.training.overhead import measure_overhead
 from ringconv.training.settings import Options
+
+_SECONDS_BETWEEN_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -196,13 +199,32 @@ def errors_without_traceback() -> Iterator[None]:
 
 
 class _Notes(Watch):
-    """Only what a person should know."""
+    """What a person should know."""
 
     def __init__(self, console: Any) -> None:
         self._console = console
 
     def note(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
+
+
+class _Lines(_Notes):
+    """For the log of a run that nobody watches: a line a minute."""
+
+    def __init__(self, console: Any) -> None:
+        super().__init__(console)
+        self._last = time.monotonic()
+
+    def trained(self, moment: Moment) -> None:
+        self._say(f"epoch {moment.epoch}/{moment.epochs}: {_figures(moment)}")
+
+    def testing(self, stage: str, done: int, total: int) -> None:
+        self._say(f"{stage}: {done:,} of {total:,}")
+
+    def _say(self, text: str) -> None:
+        if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = time.monotonic()
+            self.note(text)
 
 
 class _Bars(_Notes):
@@ -220,8 +242,7 @@ class _Bars(_Notes):
             total=moment.steps,
             completed=moment.step,
             description=f"epoch {moment.epoch}/{moment.epochs}",
-            figures=f"loss {moment.loss:.4f}  {moment.score_name} {moment.score:.1f}%"
-            f"  {moment.images_per_second:,.0f} images/s  {minutes(moment.seconds_left)} left",
+            figures=_figures(moment),
         )
 
     def testing(self, stage: str, done: int, total: int) -> None:
@@ -231,11 +252,18 @@ class _Bars(_Notes):
         self._bar.update(self._stages[stage], completed=done, total=total, visible=done < total, figures=figures)
 
 
+def _figures(moment: Moment) -> str:
+    return (
+        f"loss {moment.loss:.4f}  {moment.score_name} {moment.score:.1f}%"
+        f"  {moment.images_per_second:,.0f} images/s  {minutes(moment.seconds_left)} left"
+    )
+
+
 @contextlib.contextmanager
 def watched(console: Any) -> Iterator[Watch]:
-    """What a person at a terminal sees; without one there are no bars."""
+    """What a person at a terminal sees; without one, lines instead of bars."""
     if console.quiet or not console.is_terminal:
-        yield _Notes(console)
+        yield _Lines(console)
         return
     rich = needs("rich.progress", "train")
     columns = (rich.TextColumn("{task.description:<13}"), rich.BarColumn(20), rich.TextColumn("{task.fields[figures]}"))

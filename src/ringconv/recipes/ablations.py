@@ -10,7 +10,7 @@ from ringconv.recipes.on_nwpu import BRIEF, DATA, brief_nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 
-_ABOUT = f"On NWPU-10 as above, but {BRIEF}. The paper's figures are of CIFAR-10: what can be compared is the order."
+_ABOUT = f"On NWPU-10 as above, but {BRIEF}."
 _WIDTH = 8
 _NETWORKS = {"resnet18": "R18", "gmr_resnet18": "GMR-R18"}
 
@@ -35,7 +35,8 @@ KERNELS = Study(
     "kernels",
     "What makes a ring kernel",
     DATA,
-    f"{_ABOUT} GMR-R18 of width {_WIDTH}; CK is a circular kernel, which all rows below these eight have. The full"
+    f"{_ABOUT} The paper has this on CIFAR-10: what can be compared is the order. GMR-R18 of width {_WIDTH}; CK is a"
+    " circular kernel, which all rows below these eight have. The full"
     " model is CK, Layer: kernels [9, 9, 5, 5] with [5, 5, 3, 3] rings, which the paper's second table repeats twice.",
     (*_of_table(paper.ARCH), *_of_table(paper.ABLATION, "rings_5_5_3_3", "kernels_9_9_5_5")),
 )
@@ -44,7 +45,7 @@ WIDTHS = Study(
     "widths",
     "Accuracy by width",
     DATA,
-    f"{_ABOUT}",
+    f"{_ABOUT} The paper has this as a figure, of CIFAR-10.",
     tuple(
         Trial(f"{model}-w{width}", f"{label}, width {width}", brief_nwpu_settings(model, width), THREE_SEEDS)
         for width in (8, 16, 32)
@@ -56,7 +57,7 @@ PARTIAL_ROTATION = Study(
     "partial",
     "Training images turned by random angles up to a largest one",
     DATA,
-    f"{_ABOUT} Width {_WIDTH}.",
+    f"{_ABOUT} Width {_WIDTH}. The paper has this as a figure, of CIFAR-10.",
     tuple(
         Trial(
             f"{model}-{angle}deg",

@@ -13,8 +13,8 @@ from ringconv.recipes.study import THREE_SEEDS, Study, Trial
 from ringconv.training.settings import TrainSettings
 
 _ABOUT = (
-    "The paper's form against what was chosen above, with as many parameters or fewer; and the plain network, with"
-    " and without the view that the ring networks have."
+    "The paper's form against what did best above, with as many parameters or fewer; and the plain network, with and"
+    " without the disc that the ring networks have."
 )
 _CIFAR = TrainSettings(
     "gmr_resnet18", "cifar10_20k", size=32, epochs=6, batch_size=64, test_images=2000, channels_last=True
@@ -34,10 +34,10 @@ def _on_cifar(model: str, width: int, **options: Any) -> TrainSettings:
 def _trials(settings: Callable[..., TrainSettings]) -> tuple[Trial, ...]:
     """Harmonics of orders 1 and 2 at three quarters of the width have 0.9 of the parameters of the paper's form."""
     rings, plain = "gmr_resnet18", "resnet18"
-    seen = "only the disc seen"
+    seen = "pooling over a disc, only the disc seen"
     return (
         Trial("published", "GMR-R18, the paper's form", settings(rings, 8), THREE_SEEDS),
-        Trial("disc-view", f"GMR-R18, {seen}", settings(rings, 8, **DISC), THREE_SEEDS),
+        Trial("disc-view", f"GMR-R18, the paper's form; {seen}", settings(rings, 8, **DISC), THREE_SEEDS),
         Trial(
             "unit-norm-disc-view",
             f"GMR-R18, area-sampled, unit norm; {seen}",
@@ -51,7 +51,7 @@ def _trials(settings: Callable[..., TrainSettings]) -> tuple[Trial, ...]:
             THREE_SEEDS,
         ),
         Trial("resnet18", "R18", settings(plain, 8), THREE_SEEDS),
-        Trial("resnet18-disc-view", f"R18, {seen}", settings(plain, 8, **DISC), THREE_SEEDS),
+        Trial("resnet18-disc-view", f"R18; {seen}", settings(plain, 8, **DISC), THREE_SEEDS),
     )
 
 

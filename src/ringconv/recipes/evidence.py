@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringconv._turned import Turning
+from ringconv.data import DataSet
 from ringconv.evaluation import EvaluationSettings, evaluate
 from ringconv.models.checkpoint import load_model
 from ringconv.recipes.study import Study, Trial
@@ -62,37 +63,62 @@ def run_trial(
         results: folder that gets the small file, in a folder of the study's name.
 
     Raises:
-        ValueError: a file or run of that name is of other settings.
+        ValueError: a file or run of that name is of other settings, or the data has nothing to test on.
     """
+    watch = watch or Watch()
     settings = trial.seeded(seed)
     path = results / study.name / f"{trial.name}-seed{seed}.json"
     if path.exists():
         earlier = read_evidence(path)
-        _check_same(path, earlier.settings, settings.to_json())
+        _check_same(path, earlier.settings, settings)
         return earlier
-    here = replace(settings, data=str(_find(data, study.data)))
+    here = replace(settings, data=str(_find(data, study.data).resolve()))
     folder = runs / f"{study.name}-{trial.name}-seed{seed}"
     if (folder / CONFIG).is_file():
-        _check_same(folder, read_run(folder).settings.to_json(), settings.to_json())
-    run = train_in(folder, here, f"{trial.label}, seed {seed}", watch or Watch())
-    found = _evidence(study, trial, run, settings.to_json(), watch or Watch())
+        _check_same(folder, read_run(folder).settings.to_json(), settings)
+    ready = prepare_data(here, progress=watch.testing)
+    if not len(ready.splits.get(study.split, ())):
+        raise ValueError(f"{here.data} has no {study.split} images; its splits are {', '.join(ready.splits)}")
+    run = train_in(folder, here, f"{trial.label}, seed {seed}", watch, ready)
+    found = _evidence(study, trial, run, settings.to_json(), ready, watch)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(asdict(found), indent=1) + "\n")
     return found
 
 
 def read_evidence(path: Path) -> Evidence:
-    return Evidence(**json.loads(path.read_text("utf-8")))
+    """What one run found.
+
+    Raises:
+        ValueError: the file is not one that :func:`run_trial` writes.
+    """
+    try:
+        found = Evidence(**json.loads(path.read_text("utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is not what a run of a study leaves: {error}; move it away") from error
+    if path.name != found.file_name:
+        raise ValueError(f"{path} holds what belongs into {found.file_name}; move it away")
+    return found
 
 
 def all_evidence(results: Path, study: Study) -> dict[str, list[Evidence]]:
-    """By the names of the study's rows, in order of their seeds; files of rows that it no longer has are left out."""
-    folder = results / study.name
-    found: dict[str, list[Evidence]] = {trial.name: [] for trial in study.trials}
-    for path in sorted(folder.glob("*.json")):
+    """By the names of the study's rows, in order of their seeds; files of rows that it no longer has are left out.
+
+    Raises:
+        ValueError: a file cannot be read, or is of other settings than its row.
+    """
+    trials = {trial.name: trial for trial in study.trials}
+    found: dict[str, list[Evidence]] = {name: [] for name in trials}
+    for path in sorted((results / study.name).glob("*.json")):
         one = read_evidence(path)
-        if one.trial in found:
-            found[one.trial].append(one)
+        if one.trial not in trials:
+            continue
+        _check_same(path, one.settings, trials[one.trial].seeded(one.seed))
+        if (one.study, one.split) != (study.name, study.split):
+            raise ValueError(
+                f"{path} is of {one.study}, on {one.split} images; {study.name} is on {study.split} images"
+            )
+        found[one.trial].append(one)
     return {name: sorted(rows, key=lambda one: one.seed) for name, rows in found.items()}
 
 
@@ -103,22 +129,29 @@ def _find(folder: Path, name: str) -> Path:
     raise FileNotFoundError(f"{folder} must hold {name}.npz, or a folder {name}")
 
 
-def _check_same(path: Path, found: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """The path of the data may differ."""
-    # What an earlier version did not know yet was as by default.
-    found = TrainSettings.from_json(found).to_json()
-    differing = [name for name in asked if name != "data" and found[name] != asked[name]]
+def _check_same(path: Path, found: Mapping[str, Any], asked: TrainSettings) -> None:
+    """The folder of the data may differ."""
+    try:
+        # What an earlier version did not know yet was as by default.
+        was, now = (_without_folder(settings) for settings in (TrainSettings.from_json(found), asked))
+    except ValueError as error:
+        raise ValueError(f"{path} has settings that are not known: {error}; move it away") from error
+    differing = ", ".join(f"{name}={was[name]!r}" for name in now if was[name] != now[name])
     if differing:
-        was = ", ".join(f"{name}={found[name]!r}" for name in differing)
-        raise ValueError(f"{path} is of other settings ({was}); move it away to run this row again")
+        raise ValueError(f"{path} is of other settings ({differing}); move it away to run this row again")
 
 
-def _evidence(study: Study, trial: Trial, run: Run, settings: Mapping[str, Any], watch: Watch) -> Evidence:
+def _without_folder(settings: TrainSettings) -> dict[str, Any]:
+    return {**settings.to_json(), "data": Path(settings.data).name.removesuffix(".npz")}
+
+
+def _evidence(
+    study: Study, trial: Trial, run: Run, settings: Mapping[str, Any], data: DataSet, watch: Watch
+) -> Evidence:
     assert run.results is not None
     evaluation = run.results["evaluation"]
     if study.split != "test":
         network = load_model(run.folder / MODEL)
-        data = prepare_data(run.settings)
         how = EvaluationSettings(Turning(padding=run.settings.beyond_frame), batch_size=run.settings.batch_size)
         evaluation = evaluate(network, data, how, split=study.split, progress=watch.testing).as_dict()
     environment = json.loads((run.folder / ENVIRONMENT).read_text("utf-8"))

@@ -28,7 +28,7 @@ def nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
 
 
 def short_nwpu_settings(model: str, width: int, **options: Any) -> TrainSettings:
-    """With :data:`SHORT`: more steps in fewer epochs."""
+    """With :data:`SHORT`: fewer epochs, of more steps each."""
     return replace(nwpu_settings(model, width, **options), epochs=40, batch_size=32)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
 from ringconv.recipes.choices import CHOICES
-from ringconv.recipes.networks import published_form
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -25,12 +25,23 @@ def _printed(recipe: str, *measures: str) -> dict[str, str]:
     return {measure: figures[measure] for measure in measures or _ACCURACY if measure in figures}
 
 
+def _network_options(recipe: str) -> dict[str, Any]:
+    """Those of the paper's row."""
+    settings = get_recipe(recipe).settings
+    assert settings is not None
+    return dict(settings.model_options)
+
+
 # -- NWPU-10
 
 
-def _nwpu_row(model: str, label: str, *, printed: bool = True) -> Trial:
+_EQUAL_STEM: dict[str, Any] = {"stem_kernel_size": 5}
+"""For networks whose stem would else have the kernel size of their other layers."""
+
+
+def _nwpu_row(model: str, label: str, *, printed: bool = True, **options: Any) -> Trial:
     paper = _printed(f"tab:main/nwpu10/{model}") if printed else {}
-    return Trial(f"{model}-w16", f"{label}, width 16", nwpu_settings(model, 16), THREE_SEEDS, paper)
+    return Trial(f"{model}-w16", f"{label}, width 16", nwpu_settings(model, 16, **options), THREE_SEEDS, paper)
 
 
 NWPU = Study(
@@ -39,14 +50,16 @@ NWPU = Study(
     "nwpu10",
     "1,000 training and 2,896 test crops, SGD on a cosine from 0.02 in batches of 128, 250 epochs, no augmentation. All"
     " networks have the same 5x5 stem with pooling, as the authors' released code has it; the paper's text leaves the"
-    " pooling out, and its networks are 64 channels wide.",
+    " pooling out, and its networks are 64 channels wide. The network of width 64 has 120 epochs in batches of 32: as"
+    " many as fit, and still more steps. G-R18 pools over the group before its head and down-samples by averages; the"
+    " public code, which the paper's row may be of, does neither.",
     (
         _nwpu_row("resnet18", "R18"),
         _nwpu_row("gmr_resnet18", "GMR-R18"),
-        _nwpu_row("symm_resnet18", "Symm-R18"),
+        _nwpu_row("symm_resnet18", "Symm-R18", **_EQUAL_STEM),
         _nwpu_row("sre_resnet18", "SRE-R18", printed=False),
         Trial(
-            "p4m_resnet18-w8", "G-R18, width 8", nwpu_settings("p4m_resnet18", 8),
+            "p4m_resnet18-w8", "G-R18, width 8", nwpu_settings("p4m_resnet18", 8, **_EQUAL_STEM),
             paper=_printed("tab:main/nwpu10/p4m_resnet18"),
         ),
         Trial(
@@ -54,7 +67,8 @@ NWPU = Study(
             paper=_printed("tab:main/nwpu10/e2_wrn16"),
         ),
         Trial(
-            "gmr_resnet18-w64", "GMR-R18, width 64", nwpu_settings("gmr_resnet18", 64),
+            "gmr_resnet18-w64", "GMR-R18, width 64",
+            replace(nwpu_settings("gmr_resnet18", 64), epochs=120, batch_size=32),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
     ),
@@ -66,8 +80,9 @@ _MODELNET = TrainSettings("gmr_r3d_9", "modelnet10_vox32", size=32, batch_size=8
 
 
 def _modelnet_row(model: str, label: str) -> Trial:
-    settings = replace(_MODELNET, model=model, model_options=published_form(model))
-    return Trial(model, label, settings, paper=_printed(f"tab:modelnet/modelnet10/{model}"))
+    recipe = f"tab:modelnet/modelnet10/{model}"
+    settings = replace(_MODELNET, model=model, model_options=_network_options(recipe))
+    return Trial(model, label, settings, paper=_printed(recipe))
 
 
 MODELNET = Study(
@@ -90,8 +105,9 @@ _NUCLEI = TrainSettings("gmr_unet", "nuclei", crop=96, batch_size=8, epochs=300,
 
 def _nuclei_row(model: str, label: str) -> Trial:
     measures = ("dice", "dice_rotated", "iou", "iou_rotated")
-    settings = replace(_NUCLEI, model=model, model_options=published_form(model))
-    return Trial(model, label, settings, THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
+    recipe = f"tab:seg/{model}"
+    settings = replace(_NUCLEI, model=model, model_options=_network_options(recipe))
+    return Trial(model, label, settings, THREE_SEEDS, _printed(recipe, *measures))
 
 
 NUCLEI = Study(
@@ -110,14 +126,15 @@ _CIFAR = TrainSettings("gmr_resnet18", "cifar10_20k", size=32, epochs=10, channe
 
 
 def _cifar_row(model: str, label: str, *, turned: bool = False) -> Trial:
+    recipe = f"tab:main/cifar10/{model}"
     settings = replace(
         _CIFAR,
         model=model,
-        model_options={**published_form(model), "width": 16, "stem_pool": False},
+        model_options={**_network_options(recipe), "width": 16},
         rotation=180.0 if turned else 0.0,
     )
     name, label = (f"{model}-turned", f"{label}, turned in training") if turned else (model, label)
-    return Trial(name, label, settings, paper={} if turned else _printed(f"tab:main/cifar10/{model}"))
+    return Trial(name, label, settings, paper={} if turned else _printed(recipe))
 
 
 CIFAR = Study(
@@ -125,8 +142,8 @@ CIFAR = Study(
     "CIFAR-10: photographs of 32x32",
     "cifar10_20k",
     "20,000 of the 50,000 training images and all 10,000 test images, from JPEG copies, so that figures are below those"
-    " of the original set. Width 16 instead of 64, 10 epochs instead of 250, no pooling after the stem; the rest as in"
-    " the paper.",
+    " of the original set. Width 16 instead of 64, 10 epochs instead of 250; the rest as in the paper: no pooling after"
+    " the stem, which is 7x7 in R18 and 5x5 in GMR-R18.",
     (
         _cifar_row("resnet18", "R18, width 16"),
         _cifar_row("gmr_resnet18", "GMR-R18, width 16"),
@@ -149,10 +166,16 @@ def get_study(name: str) -> Study:
     return STUDIES[name]
 
 
-def chosen_trials(study: Study, only: Sequence[str] = ()) -> list[Trial]:
-    """The rows of these names; all without any."""
-    unknown = sorted(set(only) - {trial.name for trial in study.trials})
+def planned_runs(study: Study, rows: Sequence[str] = (), seeds: Sequence[int] = ()) -> list[tuple[Trial, int]]:
+    """The rows of these names with these of their seeds; all without any. Seed by seed, so that early results compare
+    all rows."""
+    unknown = sorted(set(rows) - {trial.name for trial in study.trials})
     if unknown:
         known = ", ".join(trial.name for trial in study.trials)
         raise ValueError(f"rows of {study.name} are {known}; got {', '.join(unknown)}")
-    return [trial for trial in study.trials if not only or trial.name in only]
+    asked = [(trial, seed) for trial in study.trials if not rows or trial.name in rows for seed in trial.seeds]
+    planned = [(trial, seed) for trial, seed in asked if not seeds or seed in seeds]
+    if not planned:
+        known = ", ".join(map(str, sorted({seed for _, seed in asked})))
+        raise ValueError(f"seeds of these rows are {known}; got {', '.join(map(str, seeds))}")
+    return sorted(planned, key=lambda one: one[1])

@@ -36,15 +36,20 @@ _PRINTED = {
 
 
 def scores_in_a_line(found: Evidence) -> str:
-    metric, scores = next(iter(found.scores.items()))
+    metric = next(name for name in _MEASURES if name in found.scores)
+    upright, rotated, std = (
+        _with_error([found.scores[metric][measure]], measure) for measure in ("upright", "rotated_mean", "rotated_std")
+    )
     return (
-        f"{metric}: {scores['upright']:.1f} upright, {scores['rotated_mean']:.1f} rotated"
-        f" (std {scores['rotated_std']:.2f}); {found.epochs} epochs in {found.train_seconds / 60:.1f} minutes"
+        f"{metric} {upright} upright, {rotated} rotated (std {std}); {found.epochs} epochs in"
+        f" {found.train_seconds / 60:.1f} minutes"
     )
 
 
 def write_results_page(path: Path, results: Path) -> Path:
     """Write the page from the files in the folders of ``results``, one for each study."""
+    if not results.is_dir():
+        raise FileNotFoundError(f"there is no folder {results}, which would hold the results of runs")
     path.parent.mkdir(parents=True, exist_ok=True)
     sections = [_section(study, results) for study in STUDIES.values()]
     write_whole(path, "\n\n".join([_introduction(), *sections]) + "\n")
@@ -55,7 +60,7 @@ def _introduction() -> str:
     return f"""# Results on real data
 
 Made by `{COMMAND}` from the files in benchmarks/results/studies, one for each run; do not edit by hand.
-`{COMMAND} STUDY --data FOLDER` runs a study again.
+`{COMMAND} STUDY --data FOLDER` runs what a study lacks; delete files to run them again.
 
 *Upright* is the score on the test images as they are; *rotated* its mean over 36 angles, every 10 degrees (of volumes:
 every 30 degrees about each axis); *std* the standard deviation over these; *mirrored* the mean over both flips. Turned

@@ -7,7 +7,15 @@ from ringconv.training.loop import Moment
 from ringconv.training.networks import small_network
 from ringconv.training.runs import Run, RunIsBusyError, list_runs, read_run
 from ringconv.training.settings import TrainSettings
-from ringconv.training.train import TrainingInterruptedError, TrainingStoppedError, Watch, check, resume, train
+from ringconv.training.train import (
+    TrainingDivergedError,
+    TrainingInterruptedError,
+    TrainingStoppedError,
+    Watch,
+    check,
+    resume,
+    train,
+)
 
 __all__ = [
     "CompareSettings",
@@ -19,6 +27,7 @@ __all__ = [
     "Run",
     "RunIsBusyError",
     "TrainSettings",
+    "TrainingDivergedError",
     "TrainingInterruptedError",
     "TrainingStoppedError",
     "Watch",

@@ -17,12 +17,18 @@ from ringconv._extras import needs
 from ringconv.data import DataSet
 from ringconv.models.registry import model_entry
 from ringconv.training.files import write_whole
-from ringconv.training.loop import NotFiniteError
 from ringconv.training.memory import forget_peak
-from ringconv.training.runs import CONFIG, Run, folder_name, new_folder, read_run
+from ringconv.training.runs import CONFIG, Run, folder_name, locked, new_folder, read_run
 from ringconv.training.settings import TrainSettings
 from ringconv.training.setup import build_network, check_classes, has_test_images
-from ringconv.training.train import TrainingInterruptedError, TrainingStoppedError, Watch, resume, train
+from ringconv.training.train import (
+    TrainingDivergedError,
+    TrainingInterruptedError,
+    TrainingStoppedError,
+    Watch,
+    resume,
+    train,
+)
 
 PLAN = "compare.json"
 """In the folder of a comparison: what was asked for."""
@@ -94,9 +100,7 @@ def compare_models(
             raise TrainingInterruptedError(
                 f"stopped while training {label}; to go on, give the same command with --resume"
             ) from error
-        except TrainingStoppedError as error:
-            if not isinstance(error.__cause__, NotFiniteError):
-                raise
+        except TrainingDivergedError as error:
             failed[label] = str(error)
             watch.note(f"{label} cannot go on: {error}")
             continue
@@ -106,18 +110,26 @@ def compare_models(
     return ModelsCompared(folder, tuple(runs), failed)
 
 
-def train_in(folder: Path, settings: TrainSettings, title: str, watch: Watch) -> Run:
-    """Train in this folder, or go on with what is in it; a finished run is returned as it is."""
+def train_in(folder: Path, settings: TrainSettings, title: str, watch: Watch, data: DataSet | None = None) -> Run:
+    """Train in this folder, or go on with what is in it; a finished run is returned as it is.
+
+    Args:
+        data: ready data, instead of what the settings name, or those of the run that goes on.
+
+    Raises:
+        RunIsBusyError: another process trains in it.
+    """
     if (folder / CONFIG).is_file():
         run = read_run(folder)
         watch.note(f"{title}: {'finished already' if run.results is not None else 'goes on'}")
         forget_peak()
-        return resume(folder, watch=watch)
-    if folder.exists():  # stopped before it had its configuration: nothing is lost
-        shutil.rmtree(folder)
+        return resume(folder, data=data, watch=watch)
+    if folder.exists():
+        with locked(folder):  # stopped before it had its configuration: nothing is lost
+            shutil.rmtree(folder)
     watch.note(title)
     forget_peak()
-    return train(settings, out=folder.parent, name=folder.name, watch=watch)
+    return train(settings, out=folder.parent, name=folder.name, data=data, watch=watch)
 
 
 def _begin(out: Path, models: Mapping[str, TrainSettings], about: Mapping[str, Any]) -> Path:

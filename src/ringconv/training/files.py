@@ -11,7 +11,7 @@ DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write beside the file, to the disk, then take its place. What was there before stays if anything fails."""
-    partial = path.with_name(f".{path.name}.partial")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")  # of two processes, the last one wins
     try:
         write_to_disk(partial, content.encode() if isinstance(content, str) else content)
         os.replace(partial, path)

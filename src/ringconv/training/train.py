@@ -36,6 +36,10 @@ class TrainingStoppedError(Exception):
     """A run cannot go on as it is; the message says why and what is left of it."""
 
 
+class TrainingDivergedError(TrainingStoppedError):
+    """The loss was not finite; so it will be if this run goes on."""
+
+
 class TrainingInterruptedError(Exception):
     """A run was asked to stop, and saved; the message says how to go on."""
 
@@ -285,7 +289,7 @@ def _explained(training: Training, folder: Path) -> Iterator[None]:
     except KeyboardInterrupt as error:  # in the final test, or the second one
         raise TrainingInterruptedError(f"stopped at once; {_how_to_go_on(folder)}") from error
     except NotFiniteError as error:
-        raise TrainingStoppedError(
+        raise TrainingDivergedError(
             f"{error} at step {training.step:,} (epoch {training.epochs_done + 1}). {_what_is_left(folder)}"
             " A smaller lr, warmup_epochs or clip_norm often help"
         ) from error
