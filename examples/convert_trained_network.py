@@ -11,11 +11,24 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
+from torch import nn
 
 import ringconv.models  # noqa: F401 (timm, which comes later, then knows our networks too)
 from ringconv import convert
 from ringconv.data import open_data
 from ringconv.evaluation import EvaluationSettings, evaluate
+
+
+def load_what_fits(model: nn.Module, path: Path) -> None:
+    """The head of a network that was trained on other classes has another shape, and starts anew."""
+    own, given = model.state_dict(), load_file(path)
+    fitting = {name: given[name] for name in own if name in given and given[name].shape == own[name].shape}
+    if not fitting:
+        raise SystemExit(f"{path} has no weights of this network; it has {', '.join(list(given)[:3])}, ...")
+    model.load_state_dict(fitting, strict=False)
+    anew = ", ".join(sorted(own.keys() - fitting)) or "none"
+    print(f"Loaded {len(fitting)} of {len(own)} tensors; started anew: {anew}")
 
 
 def main(arguments: list[str] | None = None) -> float:
@@ -29,12 +42,9 @@ def main(arguments: list[str] | None = None) -> float:
     import timm
 
     data = open_data(asked.images, size=asked.size)
-    model = timm.create_model(
-        asked.model,
-        num_classes=len(data.classes),
-        in_chans=data.channels,
-        **({} if asked.weights is None else {"checkpoint_path": str(asked.weights)}),
-    )
+    model = timm.create_model(asked.model, num_classes=len(data.classes), in_chans=data.channels)
+    if asked.weights is not None:
+        load_what_fits(model, asked.weights)
     example = torch.zeros(2, data.channels, asked.size, asked.size)
     # Every kernel becomes the nearest ring kernel, and strides become down-samplings. The report says what was done to
     # each layer, and what is left that still breaks equivariance.

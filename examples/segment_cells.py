@@ -16,7 +16,18 @@ from PIL import Image
 
 from ringconv.data import open_data
 from ringconv.models.checkpoint import load_model
-from ringconv.training import TrainSettings, train
+from ringconv.training import Moment, TrainSettings, Watch, train
+
+
+class Printed(Watch):
+    """A line for every epoch."""
+
+    epoch = 0
+
+    def trained(self, moment: Moment) -> None:
+        if moment.epoch > self.epoch:
+            self.epoch = moment.epoch
+            print(f"epoch {moment.epoch} of {moment.epochs}: loss {moment.loss:.3f}, {moment.seconds_left:.0f} s left")
 
 
 def main(arguments: list[str] | None = None) -> Path:
@@ -27,6 +38,9 @@ def main(arguments: list[str] | None = None) -> Path:
     options.add_argument("--width", type=int, default=16)
     options.add_argument("--out", type=Path, default=Path("runs"))
     asked = options.parse_args(arguments)
+    data = open_data(asked.images)
+    if "test" not in data.splits:
+        options.error(f"{asked.images} has no test images, of which masks could be made")
 
     settings = TrainSettings(
         model="gmr_unet",
@@ -38,14 +52,13 @@ def main(arguments: list[str] | None = None) -> Path:
         optimiser="adamw",
         lr=2e-3,
     )
-    run = train(settings, out=asked.out)
+    run = train(settings, out=asked.out, watch=Printed())
     print(f"Scores, curves and weights: {run.folder}")
     if run.results and run.results["evaluation"]:
         dice = run.results["evaluation"]["scores"]["dice"]
         print(f"Dice on test images: {dice['upright']:.1f} upright, {dice['rotated_mean']:.1f} over all angles")
 
     model = load_model(run.folder / "model.safetensors")
-    data = open_data(asked.images)
     masks = run.folder / "masks"
     masks.mkdir()
     for number in range(len(data["test"])):

@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
+
+import ringconv.models  # noqa: F401 (timm, which comes later, needs what it does for torchvision)
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -36,12 +39,19 @@ def test_classify_own_images(photos, tmp_path, capsys):
     assert "over all angles" in capsys.readouterr().out
 
 
-def test_convert_a_trained_network(photos, capsys):
+def test_convert_a_trained_network(photos, tmp_path, capsys):
     if importlib.util.find_spec("timm") is None:
         pytest.skip("timm is not installed")
-    rotated = run("convert_trained_network", photos, "--model", "resnet10t", "--epochs", 1, "--size", 32)
+    import timm
+
+    elsewhere = tmp_path / "elsewhere.safetensors"
+    save_file(timm.create_model("resnet10t", num_classes=7).state_dict(), elsewhere)
+    options = ("--model", "resnet10t", "--weights", elsewhere, "--epochs", 1, "--size", 32)
+    rotated = run("convert_trained_network", photos, *options)
     assert 0 <= rotated <= 100
-    assert "epoch 1: loss" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "started anew: fc.bias, fc.weight" in printed
+    assert "epoch 1: loss" in printed
 
 
 def test_segment_cells(tmp_path, capsys):
@@ -56,4 +66,10 @@ def test_segment_cells(tmp_path, capsys):
     options = ("--epochs", 1, "--crop", 16, "--width", 4, "--out", tmp_path / "runs")
     masks = run("segment_cells", tmp_path / "cells.npz", *options)
     assert len(list(masks.glob("*.png"))) == 2
-    assert "Dice on test images" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "epoch 1 of 1: loss" in printed
+    assert "Dice on test images" in printed
+    np.savez(tmp_path / "untested.npz", **{name: arrays[name] for name in arrays if name.startswith("train")})
+    with pytest.raises(SystemExit):
+        run("segment_cells", tmp_path / "untested.npz", *options)
+    assert "has no test images" in capsys.readouterr().err

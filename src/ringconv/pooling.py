@@ -116,11 +116,11 @@ class Upsample(nn.Module):
 
 
 class GlobalDisc(nn.Module):
-    """The mean over the disc that the map's sides touch: (B, C, *S) -> (B, C).
+    """The mean over the largest disc within the map: (B, C, *S) -> (B, C).
 
-    A turned image has lost its corners, and has something else in their place; so corners do not count. On maps with
-    unequal sides the disc is an ellipse, so that all sides are touched. On maps of 1x1 and 2x2 all pixels count the
-    same; of a 4x4 map the corners count 0.38, and the other pixels of the border 0.92.
+    A turned image has lost its corners, and has something else in their place; so corners do not count. On maps of 1x1
+    and 2x2 all pixels count the same; of a 4x4 map the corners count 0.38, and the other pixels of the border 0.92.
+    The disc has the diameter of the shortest side: of oblong images, the ends do not count either.
 
     Args:
         dimensions: the disc lies in the last axes, so many (in three it is a ball); over others, such as the time of a
@@ -143,10 +143,10 @@ class GlobalDisc(nn.Module):
 
 
 class DiscView(nn.Module):
-    """An image within the disc that its sides touch, fading into 0, the mean colour, towards the corners.
+    """An image within the largest disc, of the diameter of its shortest side, and 0, the mean colour, around it.
 
-    For the start of a network: corners that leave the frame when an image is turned, and whatever comes in from beyond
-    it, are then never seen. Takes (B, C, *S) and keeps the shape.
+    For the start of a network: what leaves the frame when an image is turned, and whatever comes in from beyond it, is
+    then not seen, but for a trace of it in the pixels at the disc's edge. Takes (B, C, *S) and keeps the shape.
 
     Args:
         dimensions: the disc lies in the last axes, so many (in three it is a ball).
@@ -165,17 +165,15 @@ class DiscView(nn.Module):
 
 
 def _disc(x: Tensor, d: int) -> Tensor:
-    """How far each pixel of the last d axes lies within the disc: w = clip((1 - r) s / 2 + 1/2, 0, 1), in float64.
+    """How far each pixel of the last d axes lies within the disc: w = clip(s / 2 - r + 1/2, 0, 1), in float64.
 
-    r is the distance from the centre in units of the half axes and s the mean of the sides in pixels, so the edge is a
-    ramp one pixel wide.
+    r is the distance from the centre and s the shortest side in pixels, so the edge is a ramp one pixel wide.
     """
-    squares, sides = x.new_zeros((), dtype=torch.float64), 0
+    squares, sides = x.new_zeros((), dtype=torch.float64), []
     for axis in range(-d, 0):
-        side = x.shape[axis]
         # 1, 2, ...; not by arange, which torch.fx cannot trace. Half precision could not count that far.
-        index = x.new_ones(side, dtype=torch.float64).cumsum(0)
-        place = (2 * index - 1 - side) / side
+        index = x.new_ones(x.shape[axis], dtype=torch.float64).cumsum(0)
+        sides.append(index[-1])
+        place = index - (index[-1] + 1) / 2
         squares = squares + place.square().view([-1] + [1] * (-axis - 1))
-        sides = sides + side
-    return ((1 - squares.sqrt()) * (sides / (2 * d)) + 0.5).clamp(0, 1)
+    return (torch.stack(sides).amin() / 2 - squares.sqrt() + 0.5).clamp(0, 1)

@@ -43,4 +43,8 @@ def test_what_compression_leaves_and_single_exceptions_do_not_count() -> None:
 
 
 def test_photographs_have_none() -> None:
-    assert not has_even_border(split(np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)))
+    images = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)
+    assert not has_even_border(split(images))
+    broken = images.astype(np.float32)
+    broken[0, 4, 4] = 1e6
+    assert not has_even_border(split(broken))
