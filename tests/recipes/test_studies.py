@@ -202,6 +202,26 @@ def test_the_page_has_means_errors_and_the_papers_figures(folders, tmp_path, mon
     assert "Not run yet: Run later." in page
 
 
+def test_the_page_has_columns_for_every_metric_of_masks(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    arrays = {
+        f"{split}_{what}": random.integers(0, top, (count, 16, 16), np.uint8)
+        for split, count in (("train", 4), ("test", 2))
+        for what, top in (("images", 256), ("masks", 2))
+    }
+    np.savez(tmp_path / "small.npz", **arrays)
+    settings = TrainSettings("gmr_unet", "small", model_options={"width": 2}, epochs=1, batch_size=2)
+    trial = Trial("rings", "Rings", settings, paper={"dice": "79.8", "iou_rotated": "65.7"})
+    study = study_of(trial)
+    found = run_trial(study, trial, 0, data=tmp_path, runs=tmp_path / "runs", results=tmp_path / "kept")
+    assert results_page.scores_in_a_line(found).startswith("dice ")
+    monkeypatch.setattr(results_page, "STUDIES", {study.name: study})
+    page = results_page.write_results_page(tmp_path / "results.md", tmp_path / "kept").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    papers = dict(zip(rows[0], rows[3], strict=True))
+    assert (papers["dice upright"], papers["dice std"], papers["iou rotated"]) == ("*79.8*", "", "*65.7*")
+
+
 def test_rows_have_different_names():
     with pytest.raises(ValueError, match="different names"):
         study_of(Trial("same", "One", TINY), Trial("same", "Other", TINY))

@@ -32,7 +32,7 @@ _PRINTED = {
     ("iou", "upright"): "iou",
     ("iou", "rotated_mean"): "iou_rotated",
 }
-"""What the paper's tables call them."""
+"""What the paper's tables call them; it has no others."""
 
 
 def scores_in_a_line(found: Evidence) -> str:
@@ -116,7 +116,7 @@ def _rows(trial: Trial, found: Sequence[Evidence], columns: Sequence[tuple[str, 
         ]
     ]
     if trial.paper:
-        printed = [trial.paper.get(_PRINTED[column], "") for column in columns]
+        printed = [trial.paper.get(_PRINTED.get(column, ""), "") for column in columns]
         rows.append(["*the paper*", "", *(f"*{text}*" if text else "" for text in printed), "", "", "", ""])
     return rows
 
