@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ringconv.recipes.on_nwpu import DATA, SHORT, short_nwpu_settings
+from ringconv.recipes.on_nuclei import DATA as NUCLEI
+from ringconv.recipes.on_nuclei import nuclei_settings
+from ringconv.recipes.on_nwpu import DATA as NWPU
+from ringconv.recipes.on_nwpu import SHORT, short_nwpu_settings
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
+from ringconv.training.settings import TrainSettings
 
 _FIFTH = 0.2
 _WIDTH = 8
@@ -55,17 +58,35 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _row(name: str, label: str, options: Mapping[str, Any]) -> Trial:
-    settings = short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **options})
+def _row(name: str, label: str, settings: TrainSettings) -> Trial:
     return Trial(name, label, replace(settings, validation=_FIFTH, final_test=False), THREE_SEEDS)
 
 
 CHOICES = Study(
     "choices",
     "Options of the ring layer, chosen on validation images",
-    DATA,
+    NWPU,
     f"GMR-R18 of width {_WIDTH} on four fifths of the training crops of NWPU-10, tested on the last fifth: {SHORT}, the"
     " rest as above. The narrower networks with harmonics have as many parameters as the paper's form, or fewer.",
-    tuple(_row(name, label, options) for name, (label, options) in _ROWS.items()),
+    tuple(
+        _row(name, label, short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **options}))
+        for name, (label, options) in _ROWS.items()
+    ),
+    split="val",
+)
+
+CHOICES_OF_MASKS = Study(
+    "choices-nuclei",
+    "Options of the ring layer in the U-Net, chosen on validation images",
+    NUCLEI,
+    "GMR U-Net, and the plain one, on four fifths of the training images of nuclei, tested on the last fifth: 100"
+    " epochs instead of 300, the rest as above.",
+    (
+        _row("plain", "U-Net", replace(nuclei_settings("unet"), epochs=100)),
+        *(
+            _row(name, _ROWS[name][0], replace(nuclei_settings("gmr_unet", **_ROWS[name][1]), epochs=100))
+            for name in ("published", "area-unit-norm", "harmonics-1", "harmonics-2")
+        ),
+    ),
     split="val",
 )

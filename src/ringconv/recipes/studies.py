@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ringconv.recipes import on_nuclei
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
-from ringconv.recipes.choices import CHOICES
+from ringconv.recipes.choices import CHOICES, CHOICES_OF_MASKS
+from ringconv.recipes.on_nuclei import nuclei_settings
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -100,20 +102,16 @@ MODELNET = Study(
 
 # -- nuclei
 
-_NUCLEI = TrainSettings("gmr_unet", "nuclei", crop=96, batch_size=8, epochs=300, lr=2e-3, optimiser="adamw")
-
 
 def _nuclei_row(model: str, label: str) -> Trial:
     measures = ("dice", "dice_rotated", "iou", "iou_rotated")
-    recipe = f"tab:seg/{model}"
-    settings = replace(_NUCLEI, model=model, model_options=_network_options(recipe))
-    return Trial(model, label, settings, THREE_SEEDS, _printed(recipe, *measures))
+    return Trial(model, label, nuclei_settings(model), THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
 
 
 NUCLEI = Study(
     "nuclei",
     "Nuclei in tissue: segmentation",
-    "nuclei",
+    on_nuclei.DATA,
     "86 training and 21 test images of 256x320 of the Data Science Bowl 2018, which stand in for CryoNuSeg: the paper's"
     " figures are of other images. AdamW from 0.002, random crops of 96x96 in batches of 8, as in the paper, but 300"
     " epochs instead of 7,000. Whole images are tested, turned with their masks.",
@@ -155,7 +153,8 @@ CIFAR = Study(
 STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
-        NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, BEYOND_NWPU, BEYOND_CIFAR,
+        NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, CHOICES_OF_MASKS,
+        BEYOND_NWPU, BEYOND_CIFAR,
     )
 }  # fmt: skip
 
