@@ -13,18 +13,7 @@ import torch
 
 from ringconv.deploy import export_onnx
 from ringconv.models.checkpoint import load_model
-from ringconv.training import Moment, TrainSettings, Watch, train
-
-
-class Printed(Watch):
-    """A line for every epoch."""
-
-    epoch = 0
-
-    def trained(self, moment: Moment) -> None:
-        if moment.epoch > self.epoch:
-            self.epoch = moment.epoch
-            print(f"epoch {moment.epoch} of {moment.epochs}: loss {moment.loss:.3f}, {moment.seconds_left:.0f} s left")
+from ringconv.training import Lines, TrainSettings, train
 
 
 def main(arguments: list[str] | None = None) -> Path:
@@ -47,7 +36,7 @@ def main(arguments: list[str] | None = None) -> Path:
         keep="best",
     )
     # Checkpoints are written on the way: after an interruption, ringconv train --resume goes on where it was.
-    run = train(settings, out=asked.out, watch=Printed())
+    run = train(settings, out=asked.out, watch=Lines(seconds=10))
     print(f"Scores, curves and weights: {run.folder}")
     if run.results and run.results["evaluation"]:
         scores = run.results["evaluation"]["scores"]["accuracy"]

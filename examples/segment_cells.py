@@ -16,18 +16,7 @@ from PIL import Image
 
 from ringconv.data import open_data
 from ringconv.models.checkpoint import load_model
-from ringconv.training import Moment, TrainSettings, Watch, train
-
-
-class Printed(Watch):
-    """A line for every epoch."""
-
-    epoch = 0
-
-    def trained(self, moment: Moment) -> None:
-        if moment.epoch > self.epoch:
-            self.epoch = moment.epoch
-            print(f"epoch {moment.epoch} of {moment.epochs}: loss {moment.loss:.3f}, {moment.seconds_left:.0f} s left")
+from ringconv.training import Lines, TrainSettings, train
 
 
 def main(arguments: list[str] | None = None) -> Path:
@@ -52,7 +41,7 @@ def main(arguments: list[str] | None = None) -> Path:
         optimiser="adamw",
         lr=2e-3,
     )
-    run = train(settings, out=asked.out, watch=Printed())
+    run = train(settings, out=asked.out, watch=Lines(seconds=10))
     print(f"Scores, curves and weights: {run.folder}")
     if run.results and run.results["evaluation"]:
         dice = run.results["evaluation"]["scores"]["dice"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,9 @@ from ringconv._extras import needs
 from ringconv.commands._terminal import UsageError, terminal, usage_errors
 from ringconv.commands.runs import show_runs
 from ringconv.report.run_labels import minutes
-from ringconv.training import Moment, Run, TrainSettings, Watch
+from ringconv.training import Lines, Moment, Run, TrainSettings, Watch
 from ringconv.training.overhead import measure_overhead
 from ringconv.training.settings import Options
-
-_SECONDS_BETWEEN_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -198,41 +196,11 @@ def errors_without_traceback() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-class _Notes(Watch):
-    """What a person should know."""
-
-    def __init__(self, console: Any) -> None:
-        self._console = console
-
-    def note(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
-
-
-class _Lines(_Notes):
-    """For the log of a run that nobody watches: a line a minute."""
-
-    def __init__(self, console: Any) -> None:
-        super().__init__(console)
-        self._last = time.monotonic()
-
-    def trained(self, moment: Moment) -> None:
-        self._say(f"epoch {moment.epoch}/{moment.epochs}: {_figures(moment)}")
-
-    def testing(self, stage: str, done: int, total: int) -> None:
-        self._say(f"{stage}: {done:,} of {total:,}")
-
-    def _say(self, text: str) -> None:
-        if time.monotonic() - self._last >= _SECONDS_BETWEEN_LINES:
-            self._last = time.monotonic()
-            self.note(text)
-
-
-class _Bars(_Notes):
+class _Bars(Watch):
     """A bar for training, and one for everything else that takes long."""
 
-    def __init__(self, console: Any, bar: Any) -> None:
-        super().__init__(console)
-        self._bar, self._stages = bar, dict[str, Any]()
+    def __init__(self, note: Callable[[str], object], bar: Any) -> None:
+        self._note, self._bar, self._stages = note, bar, dict[str, Any]()
         self._task = bar.add_task("", total=None, visible=False, figures="")
 
     def trained(self, moment: Moment) -> None:
@@ -242,7 +210,8 @@ class _Bars(_Notes):
             total=moment.steps,
             completed=moment.step,
             description=f"epoch {moment.epoch}/{moment.epochs}",
-            figures=_figures(moment),
+            figures=f"loss {moment.loss:.4f}  {moment.score_name} {moment.score:.1f}%"
+            f"  {moment.images_per_second:,.0f} images/s  {minutes(moment.seconds_left)} left",
         )
 
     def testing(self, stage: str, done: int, total: int) -> None:
@@ -251,24 +220,21 @@ class _Bars(_Notes):
         figures = f"{done:,} of {total:,}"
         self._bar.update(self._stages[stage], completed=done, total=total, visible=done < total, figures=figures)
 
-
-def _figures(moment: Moment) -> str:
-    return (
-        f"loss {moment.loss:.4f}  {moment.score_name} {moment.score:.1f}%"
-        f"  {moment.images_per_second:,.0f} images/s  {minutes(moment.seconds_left)} left"
-    )
+    def note(self, text: str) -> None:
+        self._note(text)
 
 
 @contextlib.contextmanager
 def watched(console: Any) -> Iterator[Watch]:
     """What a person at a terminal sees; without one, lines instead of bars."""
+    note = functools.partial(console.print, markup=False, soft_wrap=True)
     if console.quiet or not console.is_terminal:
-        yield _Lines(console)
+        yield Lines(note)
         return
     rich = needs("rich.progress", "train")
     columns = (rich.TextColumn("{task.description:<13}"), rich.BarColumn(20), rich.TextColumn("{task.fields[figures]}"))
     with rich.Progress(*columns, console=console) as bar:
-        yield _Bars(console, bar)
+        yield _Bars(note, bar)
 
 
 def _show(run: Run, console: Any) -> None:

@@ -3,6 +3,7 @@
 from ringconv._progress import Progress
 from ringconv.training.compare import CompareSettings, Comparison, ModelResult, compare
 from ringconv.training.compare_runs import ModelsCompared, compare_models
+from ringconv.training.lines import Lines
 from ringconv.training.loop import Moment
 from ringconv.training.networks import small_network
 from ringconv.training.runs import Run, RunIsBusyError, list_runs, read_run
@@ -20,6 +21,7 @@ from ringconv.training.train import (
 __all__ = [
     "CompareSettings",
     "Comparison",
+    "Lines",
     "ModelResult",
     "ModelsCompared",
     "Moment",
