@@ -232,6 +232,8 @@ def test_what_does_not_exist_is_named():
         planned_runs(get_study("nwpu10"), ["resnet19"])
     with pytest.raises(ValueError, match=r"seeds of these rows are 0, 1, 2; got 7"):
         planned_runs(get_study("nuclei"), seeds=[7])
+    with pytest.raises(ValueError, match="got 0, 7"):  # not only the ones that there are
+        planned_runs(get_study("nuclei"), seeds=[0, 7])
 
 
 @pytest.mark.parametrize(
@@ -267,3 +269,12 @@ def test_the_readme_s_first_table_is_of_the_page():
     assert len(rows) > 3
     for row in rows[2:]:
         assert row.removesuffix("|") in page
+
+
+def test_the_figures_of_what_to_take_are_of_the_page():
+    section = (ROOT / "docs" / "options.md").read_text().split("## Which to take")[1].split("\n## ")[0]
+    rows = [line.split("|", 2)[2] for line in section.splitlines() if line[:1] == "|"]
+    page = (ROOT / "docs" / "results.md").read_text()
+    assert len(rows) == 5
+    for figures in rows[2:]:
+        assert figures in page

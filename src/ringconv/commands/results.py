@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringconv.commands._terminal import UsageError, terminal, usage_errors
-from ringconv.commands.train import watched
+from ringconv.commands.train import errors_without_traceback, watched
 from ringconv.recipes.evidence import run_trial
 from ringconv.recipes.studies import STUDIES, get_study, planned_runs
 from ringconv.report.results_page import scores_in_a_line, write_results_page
-from ringconv.training import RunIsBusyError, TrainingDivergedError, TrainingInterruptedError, TrainingStoppedError
+from ringconv.training import RunIsBusyError, TrainingDivergedError, TrainingInterruptedError
 
 
 def results(
@@ -54,7 +54,7 @@ def results(
     if study is not None and data is not None:
         for trial, seed in planned:
             name = f"{trial.name}, seed {seed}"
-            with usage_errors(), watched(console) as watch:
+            with watched(console) as watch, errors_without_traceback():
                 try:
                     found = run_trial(chosen, trial, seed, data=data, runs=runs, results=kept, watch=watch)
                 except TrainingInterruptedError as error:
@@ -63,8 +63,6 @@ def results(
                     failed.append(name)
                     watch.note(f"{name}: {error}")
                     continue
-                except TrainingStoppedError as error:
-                    raise UsageError(str(error)) from error
             console.print(f"{name}: {scores_in_a_line(found)}", soft_wrap=True)
     with usage_errors():
         console.print(f"Written: {write_results_page(page, kept)}", soft_wrap=True)

@@ -10,7 +10,6 @@ from ringconv.recipes import on_nuclei
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
 from ringconv.recipes.choices import CHOICES, CHOICES_OF_MASKS
-from ringconv.recipes.on_nuclei import nuclei_settings
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -105,7 +104,7 @@ MODELNET = Study(
 
 def _nuclei_row(model: str, label: str) -> Trial:
     measures = ("dice", "dice_rotated", "iou", "iou_rotated")
-    return Trial(model, label, nuclei_settings(model), THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
+    return Trial(model, label, on_nuclei.nuclei_settings(model), THREE_SEEDS, _printed(f"tab:seg/{model}", *measures))
 
 
 NUCLEI = Study(
@@ -173,8 +172,9 @@ def planned_runs(study: Study, rows: Sequence[str] = (), seeds: Sequence[int] = 
         known = ", ".join(trial.name for trial in study.trials)
         raise ValueError(f"rows of {study.name} are {known}; got {', '.join(unknown)}")
     asked = [(trial, seed) for trial in study.trials if not rows or trial.name in rows for seed in trial.seeds]
-    planned = [(trial, seed) for trial, seed in asked if not seeds or seed in seeds]
-    if not planned:
-        known = ", ".join(map(str, sorted({seed for _, seed in asked})))
-        raise ValueError(f"seeds of these rows are {known}; got {', '.join(map(str, seeds))}")
-    return sorted(planned, key=lambda one: one[1])
+    known_seeds = sorted({seed for _, seed in asked})
+    if not set(seeds) <= set(known_seeds):
+        raise ValueError(
+            f"seeds of these rows are {', '.join(map(str, known_seeds))}; got {', '.join(map(str, seeds))}"
+        )
+    return sorted(((trial, seed) for trial, seed in asked if not seeds or seed in seeds), key=lambda one: one[1])
