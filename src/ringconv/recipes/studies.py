@@ -9,7 +9,7 @@ from typing import Any
 from ringconv.recipes import on_nuclei
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
-from ringconv.recipes.choices import CHOICES, CHOICES_OF_MASKS
+from ringconv.recipes.choices import CHOICES, CHOICES_OF_MASKS, DISC, UNIT_NORM
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -52,7 +52,8 @@ NWPU = Study(
     "1,000 training and 2,896 test crops, SGD on a cosine from 0.02 in batches of 128, 250 epochs, no augmentation. All"
     " networks have the same 5x5 stem with pooling, as the authors' released code has it; the paper's text leaves the"
     " pooling out, and its networks are 64 channels wide. The network of width 64 has 120 epochs in batches of 32: as"
-    " many as fit, and still more steps. G-R18 pools over the group before its head and down-samples by averages; the"
+    " many as fit, and still more steps; the one of width 48, with options that the paper does not have, is trained as"
+    " it is. G-R18 pools over the group before its head and down-samples by averages; the"
     " public code, which the paper's row may be of, does neither.",
     (
         _nwpu_row("resnet18", "R18"),
@@ -70,6 +71,13 @@ NWPU = Study(
         Trial(
             "gmr_resnet18-w64", "GMR-R18, width 64",
             replace(nwpu_settings("gmr_resnet18", 64), epochs=120, batch_size=32),
+            paper=_printed("tab:main/nwpu10/gmr_resnet18"),
+        ),
+        Trial(
+            "gmr_resnet18-oriented-w48",
+            "GMR-R18, width 48; area-sampled, unit norm, harmonics of orders 1 and 2; pooling over a disc, only the"
+            " disc seen",
+            replace(nwpu_settings("gmr_resnet18", 48, **UNIT_NORM, **DISC, harmonics=2), epochs=120, batch_size=32),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
     ),
