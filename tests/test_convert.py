@@ -547,6 +547,32 @@ def test_weights_that_a_hook_computes():
     assert isinstance(quietly(pruned, inplace=True)(torch.randn(1, 2, 8, 8)), torch.Tensor)
 
 
+def weight_norm_of_old(conv):
+    return nn.utils.weight_norm(conv)
+
+
+def spectral_norm_of_old(conv):
+    return nn.utils.spectral_norm(conv)
+
+
+def pruned(conv):
+    return prune.ln_structured(conv, "weight", 0.5, n=2, dim=0)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize("computed", [weight_norm_of_old, spectral_norm_of_old, pruned])
+@pytest.mark.parametrize("options", [{"kernel_size": 1, "stride": 2}, {"kernel_size": 3}])
+def test_a_weight_that_a_hook_computes_is_that_of_the_state_dict(computed, options):
+    other, conv = (computed(nn.Conv2d(4, 6, **options)).eval() for _ in range(2))
+    conv.load_state_dict(other.state_dict())  # its weight is still that of before
+    x = torch.randn(1, 4, *conv.kernel_size)
+    other(x)
+    plain = nn.Conv2d(4, 6, **options)
+    plain.load_state_dict({"weight": other.weight, "bias": other.bias})
+    converted = quietly(conv, inplace=True, from_weights=True)
+    torch.testing.assert_close(converted(x), convert(plain, from_weights=True)(x))
+
+
 def test_a_convolution_that_is_the_model_and_subclasses_are_converted():
     class Own(nn.Conv2d):
         pass
@@ -556,6 +582,77 @@ def test_a_convolution_that_is_the_model_and_subclasses_are_converted():
     assert isinstance(convert(nn.Conv1d(1, 1, 3), inplace=True), GMRConv1d)
     with pytest.warns(EquivarianceWarning, match="lost what Standardised2d did to its kernel before using it"):
         assert isinstance(convert(Standardised2d(1, 1, 3)), GMRConv2d)
+
+
+class Activated2d(nn.Conv2d):
+    """As detectron2 has them: the activation is within the convolution."""
+
+    def __init__(self, *args, activation=torch.relu, **options):
+        super().__init__(*args, **options)
+        nn.init.zeros_(self.weight)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.activation(super().forward(x))
+
+
+class Residual2d(nn.Conv2d):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+class ActivatedUp2d(nn.ConvTranspose2d):
+    def forward(self, x):
+        return torch.relu(super().forward(x))
+
+
+class Causal1d(nn.Conv1d):
+    """Pads on the left only."""
+
+    def forward(self, x):
+        return F.conv1d(F.pad(x, (self.kernel_size[0] - 1, 0)), self.weight, self.bias)
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        Activated2d(2, 3, 3, padding=1),
+        Activated2d(2, 3, 3, padding=1, activation=nn.ReLU(), dtype=torch.bfloat16),
+        Activated2d(2, 3, 1, stride=2),
+        Residual2d(2, 2, 3, padding=1),
+        ActivatedUp2d(2, 3, 2, 2),
+        Causal1d(2, 2, 3, padding=1),
+        torch.ao.nn.intrinsic.qat.ConvReLU2d(2, 3, 3, qconfig=torch.ao.quantization.get_default_qat_qconfig()),
+    ],
+    ids=lambda conv: type(conv).__name__,
+)
+def test_what_a_subclass_does_around_its_convolution_is_named_as_lost(conv):
+    with pytest.warns(EquivarianceWarning, match=f"lost what {type(conv).__name__} did .*before or after its conv"):
+        convert(nn.Sequential(conv))
+
+
+class Counted2d(nn.Conv2d):
+    """Does nothing but convolve."""
+
+    def forward(self, x):
+        self.calls = 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        Counted2d(2, 4, 3, 2, padding=2, dilation=2, groups=2),
+        Counted2d(2, 3, 3, padding=1, padding_mode="reflect"),
+        Counted2d(2, 3, 4, padding="same"),
+        SamePad2d(2, 3, 4, stride=3),
+        Counted2d(2, 3, 1, stride=3, dtype=torch.float16),
+    ],
+)
+def test_a_subclass_that_only_convolves_loses_nothing(conv):
+    _, report = convert(nn.Sequential(conv), return_report=True)
+    assert report.layers[0].action != "left"
+    assert not report.functions_lost
 
 
 class OddSizes(nn.Conv2d):

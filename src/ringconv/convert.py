@@ -12,10 +12,11 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
+from ringconv._computed_weights import weight_hooks
 from ringconv.conversion.checks import check_options, checked_patterns, refuse_wrapped
 from ringconv.conversion.judgement import Judge
 from ringconv.conversion.layer_choice import Choice, LayerChoice
-from ringconv.conversion.projection import effective_kernel, recalibrate_batchnorm, start_from
+from ringconv.conversion.projection import does_more, effective_kernel, recalibrate_batchnorm, start_from
 from ringconv.conversion.report import ConversionReport, LayerReport, describe
 from ringconv.conversion.rules import (
     DRIFTS,
@@ -334,9 +335,8 @@ def _move_hooks(old: nn.Module, new: nn.Module) -> None:
     for hooks in _HOOKS:
         setattr(new, hooks, getattr(old, hooks))
     # Pruning, and weight_norm of old, recompute the weight in a hook: not for a layer without that weight.
-    for key, hook in list(new._forward_pre_hooks.items()):
-        if type(hook).__module__.startswith("torch.nn.utils."):
-            del new._forward_pre_hooks[key]
+    for key in weight_hooks(new):
+        del new._forward_pre_hooks[key]
 
 
 def _lost(layer: nn.Module) -> str:
@@ -344,11 +344,14 @@ def _lost(layer: nn.Module) -> str:
     if not isinstance(layer, ALL_CONVS):
         return ""
     own = [name for name, _ in (*layer.named_parameters(), *layer.named_buffers()) if name not in ("weight", "bias")]
+    things = []
     if own:
-        return f"what {type(layer).__name__} did with its {', '.join(own)}"
-    if has_own_forward(layer) and not layer.weight.is_meta and not torch.equal(effective_kernel(layer), layer.weight):
-        return f"what {type(layer).__name__} did to its kernel before using it"
-    return ""
+        things.append(f"with its {', '.join(own)}")
+    elif has_own_forward(layer) and not layer.weight.is_meta and not torch.equal(effective_kernel(layer), layer.weight):
+        things.append("to its kernel before using it")
+    if does_more(layer):
+        things.append("before or after its convolution")
+    return f"what {type(layer).__name__} did {' and '.join(things)}" if things else ""
 
 
 def _warn_of(report: ConversionReport, strides: Strides | Mapping[str, Strides]) -> None:

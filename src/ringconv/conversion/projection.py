@@ -12,8 +12,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ringconv._computed_weights import recompute_weight
 from ringconv.conversion.resizing import ResizedConv
-from ringconv.conversion.windows import TRANSPOSED_CONVS, Conv, TransposedConv, dimensions_of, has_own_forward
+from ringconv.conversion.windows import (
+    CONVS,
+    TRANSPOSED_CONVS,
+    Conv,
+    TransposedConv,
+    dimensions_of,
+    has_own_forward,
+    window_of,
+)
+from ringconv.rings import as_tuple
 
 
 class _SeenConvolution(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -30,16 +40,66 @@ class _SeenConvolution(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @torch.no_grad()
 def effective_kernel(conv: Conv | TransposedConv) -> Tensor:
     """The kernel that a convolution really applies: a subclass may standardise or scale its weight."""
+    recompute_weight(conv)
     if not has_own_forward(conv):
         return conv.weight.detach()
-    trial = copy.deepcopy(conv).eval()
     side = max(d * (k - 1) + 1 for k, d in zip(conv.kernel_size, conv.dilation, strict=True))
     x = conv.weight.new_zeros(1, conv.in_channels, *[side] * dimensions_of(conv))
+    return _forward(copy.deepcopy(conv).eval(), x)[1]
+
+
+@torch.no_grad()
+def does_more(conv: Conv | TransposedConv) -> bool:
+    """Whether the forward of a subclass does more than convolve: an activation, say, or a sum with its input.
+
+    A copy with random weights is tried, since those of a layer that begins at zero would hide it. One that fails there
+    is taken to do more.
+    """
+    if not has_own_forward(conv) or conv.weight.is_meta:
+        return False
+    recompute_weight(conv)
+    trial = copy.deepcopy(conv).eval()
+    draw = torch.Generator().manual_seed(0)
+    for name, parameter in trial.named_parameters():
+        if name in ("weight", "bias"):
+            parameter.copy_(torch.randn(parameter.shape, generator=draw))
+    x = torch.randn(1, conv.in_channels, *_sides_to_try(conv), generator=draw).to(conv.weight)
+    try:
+        y, kernel = _forward(trial, x)
+    except Exception:  # whatever a forward raises
+        return True
+    expected = _convolved(trial, x, kernel)
+    rounding = torch.finfo(x.dtype).eps ** 0.5 * expected.abs().max()
+    return y.shape != expected.shape or not bool((y - expected).abs().max() <= rounding)
+
+
+def _forward(trial: Conv | TransposedConv, x: Tensor) -> tuple[Tensor, Tensor]:
+    """What its forward makes of ``x``, and the kernel that it did so with."""
     with _SeenConvolution() as seen:  # type: ignore[no-untyped-call]
         # Not called as a module: its hooks are not to be run.
-        type(trial).forward(trial, x)  # type: ignore[arg-type]
+        y: Tensor = type(trial).forward(trial, x)  # type: ignore[arg-type]
     kernel: Tensor | None = seen.kernel
-    return conv.weight.detach() if kernel is None or kernel.shape != conv.weight.shape else kernel
+    return y, trial.weight.detach() if kernel is None or kernel.shape != trial.weight.shape else kernel
+
+
+def _sides_to_try(conv: Conv | TransposedConv) -> list[int]:
+    """One more than a multiple of the stride: there, padding by the size of the map is that of stride 1."""
+    padding = as_tuple(0 if isinstance(conv.padding, str) else conv.padding, len(conv.stride), "padding")
+    reaches = [d * (k - 1) + 1 for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
+    return [1 + s * -(-max(4, reach, p + 1) // s) for s, reach, p in zip(conv.stride, reaches, padding, strict=True)]
+
+
+def _convolved(conv: Conv | TransposedConv, x: Tensor, kernel: Tensor) -> Tensor:
+    """What torch's own class would make of ``x`` with this kernel."""
+    none = (0,) * len(conv.stride)
+    if isinstance(conv, CONVS):
+        mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+        x = F.pad(x, [side for pad in reversed(window_of(conv).padding) for side in pad], mode)
+        options = (conv.stride, none, conv.dilation, False, none, conv.groups)
+    else:
+        padding = as_tuple(conv.padding, len(conv.stride), "padding")  # type: ignore[arg-type]
+        options = (conv.stride, padding, conv.dilation, True, conv.output_padding, conv.groups)
+    return torch.convolution(x, kernel, conv.bias, *options)
 
 
 @torch.no_grad()
