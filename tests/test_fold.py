@@ -327,6 +327,74 @@ def test_batch_norm_is_found_beside_what_cannot_be_traced():
     assert norms_left(folded) == 0
 
 
+class Untraceable(nn.Module):
+    """Calls its parts one after the other, and asks for a value, which no tracing can follow."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, x):
+        return sum(part(x) for part in self.parts) if x.sum() < 1e9 else x
+
+
+class Aliased(Untraceable):
+    """Also takes what its part computes within."""
+
+    def __init__(self, conv):
+        super().__init__(nn.Sequential(conv, moved_norm(4)))
+        self.__dict__["of_the_part"] = [conv]
+
+    def forward(self, x):
+        return super().forward(x) + self.of_the_part[0](x)
+
+
+def test_what_parts_of_an_untraceable_model_share_is_left_alone():
+    conv = GMRConv2d(3, 4, 3)
+    x = torch.randn(1, 3, 6, 6, dtype=torch.float64)
+    shared = Untraceable(nn.Sequential(conv, moved_norm(4)), nn.Sequential(conv, moved_norm(4)))
+    assert norms_left(assert_equal(shared.eval(), x, batch_norm=True)) == 2
+    assert norms_left(assert_equal(Untraceable(conv, shared.parts[0]).eval(), x, batch_norm=True)) == 1
+    assert norms_left(assert_equal(Aliased(nn.Conv2d(3, 4, 3)).eval(), x, batch_norm=True)) == 1
+    block = nn.Sequential(GMRConv2d(3, 4, 3), moved_norm(4))  # used twice as a whole, and folded once
+    twice = Untraceable(Untraceable(block), Untraceable(block))
+    assert norms_left(assert_equal(twice.eval(), x, batch_norm=True)) == 0
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_batch_norm_stays_beside_hooks(part):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), moved_norm(4)).eval()
+    model[part].register_forward_hook(lambda module, args, y: y + 1)
+    assert norms_left(assert_equal(model, torch.randn(1, 3, 6, 6, dtype=torch.float64), batch_norm=True)) == 1
+
+
+def test_batch_norm_stays_where_the_weight_is_read_too():
+    class Read(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 4, 3), moved_norm(4)
+
+        def forward(self, x):
+            return self.norm(self.conv(x)) + self.conv.weight.sum()
+
+    assert norms_left(assert_equal(Read().eval(), torch.randn(1, 3, 6, 6, dtype=torch.float64), batch_norm=True)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize("layer", [nn.Conv2d, GMRConv2d])
+def test_a_weight_that_a_hook_computes(layer):
+    def normed():
+        return nn.Sequential(nn.utils.weight_norm(layer(3, 4, 3)), moved_norm(4)).double().eval()
+
+    model, x = normed(), torch.randn(1, 3, 6, 6, dtype=torch.float64)
+    with torch.no_grad():
+        model(x)  # else torch could not copy it
+    model.load_state_dict(normed().state_dict())
+    folded = fold(model, batch_norm=True)
+    torch.testing.assert_close(folded(x), model(x), rtol=1e-9, atol=1e-9)
+    assert norms_left(folded) == (1 if layer is nn.Conv2d else 0)
+
+
 def test_batch_norm_in_training_is_refused():
     model = nn.Sequential(GMRConv2d(3, 4, 3), nn.BatchNorm2d(4))
     with pytest.raises(ValueError, match=r"model\.eval\(\)"):
@@ -475,3 +543,27 @@ def test_a_part_that_is_compiled_is_refused():
 def test_the_mode_of_a_folded_low_pass_is_kept():
     folded = fold(nn.Sequential(GMRConv2d(1, 1, 3), Downsample(2, mode="lowpass")).eval())
     assert not any(module.training for module in folded.modules())
+
+
+class _Asking(nn.Module):
+    """Pads by what its convolution says of itself, as some networks of timm do."""
+
+    def __init__(self, conv):
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x):
+        short = self.conv.kernel_size[0] - x.shape[-1]
+        assert (self.conv.in_channels, self.conv.groups) == (x.shape[1], 1)
+        return self.conv(nn.functional.pad(x, (0, max(0, short) + self.conv.stride[0])))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_folded_convolution_can_be_asked_for_its_sizes(form):
+    x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
+    for conv in (nn.Conv2d(2, 3, 3, 2, 1), nn.Conv2d(2, 3, 3, padding=1), nn.ConvTranspose2d(2, 3, 2, 2)):
+        for options in ({}, {"harmonics": 1}):
+            model = convert(_Asking(conv), **options)
+            folded = assert_equal(model, x, form)
+            torch.testing.assert_close(copy.deepcopy(folded)(x), folded(x))
+            assert of_ringconv(folded) == []

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MethodType
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from ringconv._computed_weights import recompute_weight
 from ringconv._fold_resizing import traceable
+from ringconv.conversion.resizing import ResizedConv
 from ringconv.layers import _GMRConvNd
 from ringconv.ops.harmonic import TINY
 
@@ -21,6 +25,9 @@ Form = Literal["dense", "factored"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 _CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_OF_A_CONVOLUTION = (
+    "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode",
+)  # fmt: skip
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
 
@@ -48,6 +55,8 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
             n responses per channel and a 1x1 convolution that mixes them, which costs far less for large kernels
             between many channels; for depthwise layers dense is the cheaper one.
         batch_norm: also fold every BatchNorm that directly follows a convolution into it; the model must be in eval.
+            Those with hooks stay. Below a forward that ``torch.fx`` cannot trace, a part whose own forward it can trace
+            is taken to be called as a whole.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
@@ -92,9 +101,11 @@ class _Folding:
 
     def _replacement(self, module: nn.Module) -> nn.Module:
         if isinstance(module, _GMRConvNd):
+            recompute_weight(module)
             plain = _plain_convolution(module, self._form)
-            return plain if module.harmonic_weight is None else _with_harmonics(module, plain)
-        original = module
+            plain = plain if module.harmonic_weight is None else _with_harmonics(module, plain)
+            return _with_attributes(plain, _attributes(module))
+        original, attributes = module, _attributes(module)
         # The graph is taken first: while children are being replaced, the module need not work.
         if _is_ours(module):
             module = traceable(module, self._dimensions)
@@ -106,7 +117,23 @@ class _Folding:
             return module
         plain = fx.GraphModule(module, graph, type(original).__name__)
         plain.training = original.training  # train() would set the children's too
-        return plain
+        return _with_attributes(plain, attributes)
+
+
+def _attributes(module: nn.Module) -> dict[str, Any]:
+    """What a forward may ask of a convolution that it calls."""
+    if not isinstance(module, (_GMRConvNd, ResizedConv)):
+        return {}
+    return {name: getattr(module, name) for name in _OF_A_CONVOLUTION if hasattr(module, name)}
+
+
+def _with_attributes(plain: nn.Module, attributes: dict[str, Any]) -> nn.Module:
+    for name, value in attributes.items():
+        if not hasattr(plain, name):
+            setattr(plain, name, value)
+    if attributes and isinstance(plain, fx.GraphModule):
+        plain.meta["_user_preserved_attributes"] = attributes  # copies have no others
+    return plain
 
 
 def _graph(module: nn.Module) -> fx.Graph | None:
@@ -271,14 +298,31 @@ def _absorb_batch_norms(model: nn.Module) -> nn.Module:
 
 def _conv_norm_pairs(model: nn.Module) -> Iterator[tuple[Any, Any]]:
     """Convolutions whose one output goes to nothing but a BatchNorm, where each of both is called once."""
+    held = Counter(module for parent in model.modules() for module in _modules_in(vars(parent)))
+    seen = set()
+    for part, graph in _traced_parts(model):
+        for conv, norm in _pairs_in(part, graph):
+            # Of a part, the graph does not show who else calls what is in it.
+            called_once = part is model or held[conv] == held[norm] == 1
+            if called_once and conv not in seen:
+                seen.add(conv)  # a part may be there twice
+                yield conv, norm
+
+
+def _traced_parts(module: nn.Module) -> Iterator[tuple[nn.Module, fx.Graph]]:
     try:
-        graph = fx.Tracer().trace(model)
+        graph = fx.Tracer().trace(module)
     except Exception:  # data-dependent steps: its parts may be free of them
-        for child in model.children():
-            yield from _conv_norm_pairs(child)
+        for child in module.children():
+            yield from _traced_parts(child)
         return
-    called = {node: model.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
+    yield module, graph
+
+
+def _pairs_in(module: nn.Module, graph: fx.Graph) -> Iterator[tuple[Any, Any]]:
+    called = {node: module.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
     calls = Counter(called.values())
+    read = {id(operator.attrgetter(str(node.target))(module)) for node in graph.nodes if node.op == "get_attr"}
     for node, norm in called.items():
         before = node.args[0] if node.args else None
         conv = called.get(before) if isinstance(before, fx.Node) else None
@@ -290,5 +334,23 @@ def _conv_norm_pairs(model: nn.Module) -> Iterator[tuple[Any, Any]]:
             and norm.running_mean is not None
             and len(before.users) == 1
             and calls[conv] == calls[norm] == 1
+            and not (_has_hooks(conv) or _has_hooks(norm))
+            and read.isdisjoint(map(id, (*conv.parameters(), *norm.parameters(), *norm.buffers())))
         ):
             yield conv, norm
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Hooks that may see or change what goes in or out, or compute the weight."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _modules_in(value: Any) -> Iterator[nn.Module]:
+    """The modules that a value holds, as often as it does; not those within them."""
+    if isinstance(value, nn.Module):
+        yield value
+    elif isinstance(value, MethodType):
+        yield from _modules_in(value.__self__)
+    elif isinstance(value, (list, tuple, set, Mapping)):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _modules_in(part)
