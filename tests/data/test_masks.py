@@ -127,3 +127,35 @@ def test_values_are_looked_at_once(tmp_path, monkeypatch):
     open_data(path)
     monkeypatch.setattr("ringconv.data.masks.stored_mask", None)
     assert len(open_data(path).classes) == 3
+
+
+def test_masks_without_anything_in_them_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="nothing to find"):
+        open_data(save_csv(tmp_path, masks_of().astype(np.uint8)))
+
+
+def test_masks_without_background_are_noted(tmp_path):
+    data = open_data(save_csv(tmp_path, masks_of().astype(np.uint8) + 255))
+    assert data.notes == ("masks hold the values 255 only, and no background (0)",)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_a_mask_may_be_where_a_colour_is_drawn(tmp_path, mode):
+    path = save_csv(tmp_path, masks_of(1).astype(np.uint8))
+    drawn = Image.new(mode, (10, 8))
+    drawn.putalpha(Image.fromarray(masks_of(255)[0].astype(np.uint8)))
+    drawn.save(tmp_path / "mask0.png")
+    np.testing.assert_array_equal(Mask()(Item(tmp_path / "mask0.png")), masks_of(1)[0])
+    assert open_data(path).classes == ("background", "foreground")
+
+
+def test_an_opaque_mask_is_what_its_colours_say(tmp_path):
+    Image.fromarray(masks_of(255)[0].astype(np.uint8)).convert("RGBA").save(tmp_path / "mask.png")
+    np.testing.assert_array_equal(Mask()(Item(tmp_path / "mask.png")), masks_of(1)[0])
+
+
+def test_what_jpeg_blurs_is_not_foreground(tmp_path):
+    mask = np.zeros((32, 32), np.uint8)
+    mask[9:20, 11:25] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.jpg", quality=60)
+    np.testing.assert_array_equal(Mask()(Item(tmp_path / "mask.jpg")), mask > 0)

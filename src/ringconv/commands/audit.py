@@ -54,6 +54,8 @@ def audit(
     console = terminal()
     path = out or checkpoint.with_name(f"{checkpoint.stem}.audit.json")
     with usage_errors(), progress_bars(console) as progress:
+        if images < 1:
+            raise ValueError(f"images must be at least 1, got {images}")
         check_file(path)
         loaded = load_checkpoint(checkpoint, "cpu")
         prepared = loaded.preprocessing
@@ -71,16 +73,18 @@ def audit(
     with usage_errors():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(document | found.as_dict(), indent=2) + "\n")
-    console.print(audit_table(found, rows))
+    console.print(audit_table(found, rows, with_kinds=console.width >= 100))
     console.print(f"Lost most in: {', '.join(layer.name for layer in found.lost())}", soft_wrap=True)
     console.print(f"All {len(found.layers)} layers: {path}", soft_wrap=True)
 
 
-def audit_table(found: Audit, rows: int) -> Any:
-    """The layers that add most, in the order of the network; less than 80 columns wide with up to five angles."""
+def audit_table(found: Audit, rows: int, with_kinds: bool) -> Any:
+    """The layers that add most, in the order of the network; less than 80 columns wide with up to five angles, unless
+    it has the layers' kinds as well."""
     table = needs("rich.table", "data").Table(title="equivariance error by layer and angle", title_justify="left")
     table.add_column("layer", overflow="fold")
-    table.add_column("kind", overflow="ellipsis", no_wrap=True, max_width=13)
+    if with_kinds:
+        table.add_column("kind", overflow="ellipsis", no_wrap=True, max_width=13)
     for name in found.transformations:
         table.add_column(name if name == "flip" else f"{name}°", justify="right", no_wrap=True)
     table.add_column("added", justify="right", no_wrap=True)
@@ -88,7 +92,8 @@ def audit_table(found: Audit, rows: int) -> Any:
     for layer in found.layers:
         if layer.name in shown:
             cells = [_short(layer.errors.get(name, math.nan)) for name in found.transformations]
-            table.add_row(layer.name, layer.kind, *cells, _short(worst(layer.added)))
+            kind = [layer.kind] if with_kinds else []
+            table.add_row(layer.name, *kind, *cells, _short(worst(layer.added)))
     return table
 
 

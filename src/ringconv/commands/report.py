@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from ringconv.commands._checkpoint import check_file
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
-from ringconv.report import check_out
 from ringconv.report.html import REPORT, write_report
 from ringconv.training.runs import find_runs
 
@@ -35,7 +35,7 @@ def report(
     path = out or (runs[0] / REPORT if len(runs) == 1 else Path(REPORT))
     with usage_errors():
         found = find_runs(runs)
-        check_out(path.parent)
+        check_file(path)
         with progress_bars(console) as progress:
             write_report(found, path, images=images, title=title, progress=progress)
     console.print(f"Report: {path}", soft_wrap=True)

@@ -11,8 +11,21 @@ from numpy.typing import NDArray
 
 from ringconv._progress import Progress
 from ringconv.data.dataset import Chosen, DataSet, Rows, Split, Task, scale_of
-from ringconv.data.decode import TIFFS, VOLUMES, Bands, Decoder, Item, Mask, Picture, Volume, has_bands, suffix
-from ringconv.data.files import Faults, read_files
+from ringconv.data.decode import (
+    TIFFS,
+    VOLUMES,
+    Bands,
+    Decoder,
+    Item,
+    Mask,
+    Picture,
+    Volume,
+    has_bands,
+    stored_sides,
+    stored_type,
+    suffix,
+)
+from ringconv.data.files import Faults, all_tried, read_files
 from ringconv.data.known import known_statistics
 from ringconv.data.options import DataOptions
 from ringconv.data.splits import draw_per_class, hold_out, with_validation
@@ -55,15 +68,17 @@ def assemble(
         raise ValueError(f"{name} has no images")
     task: Task = "segment" if records[0].mask is not None else "classify"
     notes = [] if task == "segment" else _class_notes(name, records, classes, options)
-    decoder = decoder or decoder_for([record.item.path for record in records], options)
+    decoder = decoder or decoder_for([record.item for record in records], options)
     images, faults = read_files(name, [record.item for record in records], decoder, options, progress)
     targets: Rows = np.array([record.label for record in records], np.int64)
     if task == "segment":
-        if mask_decoder is None:
-            mask_decoder = _mask_decoder_for(decoder, len(classes))
         masks = [record.mask for record in records if record.mask is not None]
+        if mask_decoder is None:
+            mask_decoder = _mask_decoder_for(decoder, masks, len(classes))
         targets, mask_faults = read_files(f"{name} masks", masks, mask_decoder, options, progress)
         faults |= mask_faults
+        if getattr(decoder, "size", None) is not None and getattr(decoder, "spacing", None) is None:
+            faults |= _misfits(records, [row for row in range(len(records)) if row not in faults])
     notes += _fault_notes(records, faults, options)
 
     groups = _groups(records)
@@ -78,20 +93,57 @@ def assemble(
     return DataSet(name, task, tuple(classes), splits, mean, std, spacing, tuple(notes))
 
 
-def decoder_for(paths: Sequence[Path], options: DataOptions) -> Decoder:
-    """How such files are read: by the first one's suffix, and for TIFFs by what is in it."""
-    ending = suffix(paths[0])
-    if ending in VOLUMES:
-        return Volume(options.sides(3), options.spacing, options.fit)
-    if ending in TIFFS and has_bands(paths):
+def decoder_for(items: Sequence[Item], options: DataOptions) -> Decoder:
+    """How such files are read: by their suffixes, and for TIFFs by what is in them."""
+    tiffs = [item.path for item in items if suffix(item.path) in TIFFS]
+    volumes = [item.path for item in items if suffix(item.path) in VOLUMES]
+    if volumes:
+        _check_one_kind(volumes, items, "a volume")
+        return Volume(options.sides(3), options.spacing, options.fit, dtype=_common_type(items))
+    with_bands = next((path for path in tiffs if has_bands(path)), None)
+    if with_bands is not None:
+        _check_one_kind(tiffs, items, f"a TIFF of several bands or more than 8 bits ({with_bands})")
         return Bands(options.sides(2), options.fit)
     return Picture(options.sides(2), options.fit, options.grey)
 
 
-def _mask_decoder_for(decoder: Decoder, classes: int) -> Decoder:
+def _check_one_kind(found: Sequence[Path], items: Sequence[Item], what: str) -> None:
+    """Each kind is read, and scaled, in a way of its own: a network could tell them apart by that."""
+    if len(found) < len(items):
+        other = next(item.path for item in items if item.path not in set(found))
+        raise ValueError(
+            f"{len(found)} of {len(items)} files are like {what}, and {other} is not: store all as one kind"
+        )
+
+
+def _common_type(items: Sequence[Item]) -> str | None:
+    """What holds the numbers of all volumes; None if they have one type anyway."""
+    types = {found for found in all_tried(stored_type, items) if not isinstance(found, Exception)}
+    if len(types) < 2:
+        return None
+    common = np.result_type(*types)
+    return str(np.dtype(np.float32) if common.kind == "f" else common)
+
+
+def _mask_decoder_for(decoder: Decoder, masks: Sequence[Item], classes: int) -> Decoder:
     if isinstance(decoder, Volume):
-        return replace(decoder, is_mask=True, binary=classes == 2)
+        return replace(decoder, is_mask=True, binary=classes == 2, dtype=_common_type(masks))
     return Mask(getattr(decoder, "size", None), getattr(decoder, "fit", "squash"), classes)
+
+
+def _misfits(records: Sequence[Record], rows: Sequence[int]) -> Faults:
+    """Masks of other proportions than their images: brought to one size, they would lie beside what they mark."""
+    faults = {}
+    for row in rows:
+        image, mask = records[row].item, records[row].mask
+        if mask is None or image.box is not None:
+            continue
+        # A mask may be coarser than its image, its sides rounded to whole pixels.
+        sides, own = stored_sides(image), stored_sides(mask)
+        off = [abs(own[0] * side - own_side * sides[0]) for side, own_side in zip(sides, own, strict=True)]
+        if max(off) > max(sides):
+            faults[row] = f"its mask has the size {own}, and the image {sides}"
+    return faults
 
 
 def split_rows(records: Sequence[Record], options: DataOptions, grouped: bool) -> dict[str, NDArray[np.int64]]:

@@ -23,6 +23,10 @@ TIFFS = (".tif", ".tiff")
 VOLUMES = (".nii", ".nii.gz")
 SUFFIXES = PICTURES + TIFFS + VOLUMES
 
+_ORIENTATION = 0x0112
+"""The EXIF tag; from 5 on, height and width change places."""
+_LOSSY = (".jpeg", ".jpg")
+
 Array = NDArray[Any]
 Fit = Literal["squash", "crop"]
 
@@ -122,12 +126,16 @@ class Volume:
     """Class numbers: never mixed."""
     binary: bool = False
     """Everything that is not 0 is 1."""
+    dtype: str | None = None
+    """Read as this type, which all files of a set fit into; default the file's own."""
 
     def __call__(self, item: Item) -> Array:
         nibabel = needs("nibabel", "data")
         image = nibabel.as_closest_canonical(nibabel.load(item.path))
         voxels = np.asanyarray(image.dataobj)
-        if voxels.dtype == np.float64:  # what nibabel makes of scaled integers
+        if self.dtype is not None and not self.binary:
+            voxels = voxels.astype(self.dtype)
+        elif voxels.dtype == np.float64:  # what nibabel makes of scaled integers
             voxels = voxels.astype(np.float32)
         if voxels.ndim not in (3, 4):
             raise ValueError(f"a volume must have 3 axes, or 4 with channels, got shape {voxels.shape}")
@@ -204,6 +212,12 @@ def stored_mask(path: Path) -> Array:
     if suffix(path) in VOLUMES:
         return np.asanyarray(needs("nibabel", "data").load(path).dataobj)
     image = _opened(path, scaled=False)
+    if suffix(path) in _LOSSY:  # which blurs 0 and 255 into all that lies between
+        return np.asarray(image.convert("L")) > 127
+    if image.mode in ("RGBA", "LA"):
+        *colours, opacity = (np.asarray(channel) for channel in image.split())
+        if np.ptp(opacity) > 0 and all(np.ptp(colour) == 0 for colour in colours):
+            return opacity  # one colour, drawn where something is
     # 16 bits (I) and floats (F) too may be class numbers; colours are not.
     numbers = image.mode in ("1", "L", "P", "F") or image.mode.startswith("I")
     return np.asarray(image if numbers else image.convert("L"))
@@ -219,17 +233,37 @@ def shown_part(sides: Sequence[int], size: Sequence[int], fit: Fit) -> tuple[sli
     return tuple(slice(start, start + part) for start, part in zip(starts, parts, strict=True))
 
 
-def has_bands(paths: Sequence[Path]) -> bool:
-    """Whether TIFFs are more than 8-bit pictures of up to four channels, by the first one that can be read."""
+def has_bands(path: Path) -> bool:
+    """Whether a TIFF is more than an 8-bit picture of up to four channels. One that cannot be read is named later."""
     tifffile = needs("tifffile", "data")
-    for path in paths[:100]:
-        try:
-            with tifffile.TiffFile(path) as file:
-                page = file.pages[0]
-                return bool(page.dtype != np.uint8 or page.samplesperpixel > 4 or len(file.pages) > 1)
-        except (tifffile.TiffFileError, OSError, IndexError):
-            continue  # it gets named when it is read
-    return False
+    try:
+        with tifffile.TiffFile(path) as file:
+            page = file.pages[0]
+            return bool(page.dtype != np.uint8 or page.samplesperpixel > 4 or len(file.pages) > 1)
+    except (tifffile.TiffFileError, OSError, IndexError):
+        return False
+
+
+def stored_sides(item: Item) -> tuple[int, ...]:
+    """Height and width of a picture, upright, or (D, H, W) of a volume; as the file has them."""
+    if suffix(item.path) in VOLUMES:
+        nibabel = needs("nibabel", "data")
+        return tuple(nibabel.as_closest_canonical(nibabel.load(item.path)).shape[2::-1])
+    if suffix(item.path) in TIFFS:
+        with needs("tifffile", "data").TiffFile(item.path) as file:
+            return file.pages[0].imagelength, file.pages[0].imagewidth
+    with needs("PIL.Image", "data").open(item.path) as file:
+        lies_on_its_side = file.getexif().get(_ORIENTATION, 1) >= 5
+        width, height = file.size
+        return (width, height) if lies_on_its_side else (height, width)
+
+
+def stored_type(item: Item) -> Any:
+    """Of the numbers of a volume, as :class:`Volume` reads them."""
+    voxels = needs("nibabel", "data").load(item.path).dataobj
+    stored = voxels.dtype.newbyteorder("=")
+    is_scaled = (voxels.slope, voxels.inter) != (1, 0)
+    return np.dtype(np.float32) if is_scaled or stored == np.float64 else stored
 
 
 @functools.lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from ringconv.data.options import DataOptions
 _LARGEST_CACHE = 32 << 30
 _CHUNK = 64
 """Files decoded ahead by the threads: bounds the memory."""
+
+_Read = TypeVar("_Read")
 
 Faults = dict[int, str]
 """Row -> what is wrong with its file."""
@@ -59,8 +61,7 @@ class Files:
     def _decoded(self, row: int) -> Array:
         item = self.items[row]
         values = self.decoder(item)
-        if values.shape != self.item_shape:
-            raise ValueError(_differs(item, values.shape, self.item_shape))
+        _check_alike(item, values, self.item_shape, self.dtype)
         return values
 
 
@@ -96,10 +97,10 @@ def read_files(
         for row, result in enumerate(all_tried(decoder, items)):
             if isinstance(result, Exception):
                 faults[row] = f"{type(result).__name__}: {result}"
-            elif result.shape != lazily.item_shape:
-                raise ValueError(_differs(items[row], result.shape, lazily.item_shape))
-            elif caches:
-                rows[row] = result
+            else:
+                _check_alike(items[row], result, lazily.item_shape, lazily.dtype)
+                if caches:
+                    rows[row] = result
             progress(f"read {name}", row + 1, len(items))
         if caches:
             rows.flush()
@@ -124,14 +125,14 @@ def _first_readable(items: Sequence[Item], decoder: Decoder) -> Array:
     raise ValueError(f"none of the first {len(errors)} files can be read; {items[0].path}: {errors[0]}") from errors[0]
 
 
-def all_tried(read: Callable[[Item], Array], items: Sequence[Item]) -> Iterator[Array | Exception]:
+def all_tried(read: Callable[[Item], _Read], items: Sequence[Item]) -> Iterator[_Read | Exception]:
     """What ``read`` makes of every file, or why it cannot, in their order."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for start in range(0, len(items), _CHUNK):
             yield from pool.map(functools.partial(_tried, read), items[start : start + _CHUNK])
 
 
-def _tried(read: Callable[[Item], Array], item: Item) -> Array | Exception:
+def _tried(read: Callable[[Item], _Read], item: Item) -> _Read | Exception:
     try:
         return read(item)
     except (ImportError, MemoryError):
@@ -140,8 +141,12 @@ def _tried(read: Callable[[Item], Array], item: Item) -> Array | Exception:
         return error
 
 
-def _differs(item: Item, shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    return (
-        f"{item.path} decodes to the shape {shape}, others to {expected}; give a size that all are brought to"
-        " (and the same number of channels)"
-    )
+def _check_alike(item: Item, values: Array, shape: tuple[int, ...], dtype: Any) -> None:
+    """All rows have one shape and one type: numbers of another type would be cut off, or lose their scale."""
+    if values.shape != shape:
+        raise ValueError(
+            f"{item.path} decodes to the shape {values.shape}, others to {shape}; give a size that all are brought to"
+            " (and the same number of channels)"
+        )
+    if values.dtype.newbyteorder("=") != np.dtype(dtype).newbyteorder("="):
+        raise ValueError(f"{item.path} holds {values.dtype} numbers, others {dtype}; store all files with one type")

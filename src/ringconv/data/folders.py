@@ -26,6 +26,10 @@ SPLIT_NAMES = {
 }
 """Names of folders, and values in a CSV, that mean a split."""
 
+_FOLDERS_OF_IMAGES = {"image", "img", "photo", "picture", "input", "tissue image"}
+_FOLDERS_OF_MASKS = {"mask", "label", "annotation", "segmentation", "groundtruth", "ground_truth", "gt", "target"}
+"""Without the plural's s, of layouts for segmentation."""
+
 _COLUMNS = {
     "path": ("path", "image", "file", "filename"),
     "label": ("label", "class", "target"),
@@ -50,9 +54,19 @@ def class_folders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def split_folders(folder: Path) -> dict[str, Path]:
-    """Split -> its folder, where the subfolders are called train, test and so on."""
-    return {SPLIT_NAMES[path.name.lower()]: path for path in class_folders(folder) if path.name.lower() in SPLIT_NAMES}
+def split_folders(folder: Path) -> list[tuple[str, Path]]:
+    """The splits and their folders, where the subfolders are called train, test and so on."""
+    named = [path for path in class_folders(folder) if path.name.lower() in SPLIT_NAMES]
+    others = [path for path in class_folders(folder) if path not in named and _some_image(path)]
+    if named and others:
+        if not any(is_class_folder(path) for path in named):
+            return []  # "train" is a class here, beside "bus" and "car"
+        raise ValueError(
+            f"{folder} has {named[0].name}, which is called like a split and has folders of its own, beside"
+            f" {', '.join(path.name for path in others[:5])}: is it a class or a split? Move or rename one of them, or"
+            " list the images in a CSV"
+        )
+    return [(SPLIT_NAMES[path.name.lower()], path) for path in named]
 
 
 def is_class_folder(folder: Path) -> bool:
@@ -78,9 +92,14 @@ def records_of_classes(
 
 def load_folder(folder: Path, options: DataOptions, progress: Progress, name: str | None = None) -> DataSet:
     """``folder/class/*.jpg``, or ``folder/{train,val,test}/class/*.jpg``; images may lie deeper in their class."""
-    splits = split_folders(folder)
-    parts: list[tuple[str | None, Path]] = [*splits.items()] or [(None, folder)]
+    parts: list[tuple[str | None, Path]] = [*split_folders(folder)] or [(None, folder)]
     records, classes = records_of_classes(parts, _group_function(options, folder))
+    names = {title.lower().rstrip("s") for title in classes}
+    if len(names) == 2 and names & _FOLDERS_OF_IMAGES and names & _FOLDERS_OF_MASKS:
+        raise ValueError(
+            f"{folder} has the folders {' and '.join(classes)}: are these images and their masks, and not two classes?"
+            " List them in a CSV with the columns path and mask, and give that"
+        )
     return assemble(name or folder.name, records, classes, options, progress)
 
 

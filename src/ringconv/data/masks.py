@@ -87,7 +87,7 @@ def with_class_numbers(
     classes, notes = _classes_of(found)
     if names:
         wrong = [value for value in found if value not in range(len(names))]
-        one_value_above_0 = not notes
+        one_value_above_0 = len([value for value in found if value > 0]) == 1
         if wrong and not (len(names) <= 2 and one_value_above_0):
             raise ValueError(
                 f"{path}: with {len(names)} class_names, masks must hold the numbers 0 to {len(names) - 1}, but some"
@@ -102,8 +102,12 @@ def with_class_numbers(
 
 def _classes_of(values: Sequence[float]) -> tuple[Classes, Notes]:
     """Two, unless there are several values and all look like class numbers; with a note if that may be wrong."""
-    if len([value for value in values if value > 0]) <= 1:
-        return ("background", "foreground"), ()
+    above_0 = [value for value in values if value > 0]
+    if values and not above_0:
+        raise ValueError(f"no mask has anything above 0, only {_listed(values)}: there is nothing to find in them")
+    if len(above_0) <= 1:
+        nothing_else = (f"masks hold {_listed(values)} only, and no background (0)",)
+        return ("background", "foreground"), () if len(above_0) < len(values) or not values else nothing_else
     if all(value in range(_HIGHEST_CLASS + 1) for value in values):
         classes = ("background", *(str(number) for number in range(1, int(max(values)) + 1)))
         return classes, (f"masks hold {_listed(values)}: each is read as a class of its own",)

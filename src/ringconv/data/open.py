@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,10 @@ def open_data(
         progress: told while files are read.
         options: the fields of :class:`DataOptions`.
     """
+    known = [field.name for field in fields(DataOptions)]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise TypeError(f"data has no option {unknown[0]!r}; its options are {', '.join(known)}")
     chosen = DataOptions(**options)
     opened = _opened(where, layout, data_root(root), chosen, progress or (lambda stage, done, total: None))
     sides = chosen.sides(opened.dimensions)

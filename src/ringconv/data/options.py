@@ -67,5 +67,7 @@ class DataOptions:
             return None
         sides = (size,) * dimensions if isinstance(size, int) else tuple(size)
         if len(sides) != dimensions:
-            raise ValueError(f"size must be one number or {dimensions}, got {self.size}")
+            raise ValueError(
+                f"the data has {dimensions} dimensions: size must be one number or so many, got {self.size}"
+            )
         return sides

@@ -39,7 +39,7 @@ def read_image(path: Path, preprocessing: Preprocessing, channels: int) -> Tenso
 
     TIFFs that are more than 8-bit pictures are read as training reads them: all bands, in full depth.
     """
-    if path.suffix.lower() in TIFFS and has_bands([path]):
+    if path.suffix.lower() in TIFFS and has_bands(path):
         pixels = _bands(path, preprocessing, channels)
     else:
         pixels = _picture(path, preprocessing, channels)

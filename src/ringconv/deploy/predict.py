@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ringconv._extras import needs
 from ringconv._progress import Progress
 from ringconv.deploy.images import input_channels, read_image
 from ringconv.deploy.programs import written_at_once
@@ -58,13 +59,15 @@ def predict(
     device = next(model.parameters()).device
     dtype = next(model.parameters()).dtype
     result = Predictions([], {})
+    # What Pillow raises on files that are damaged, or too large to be meant.
+    unreadable = (OSError, SyntaxError, needs("PIL.Image", "deploy").DecompressionBombError)
     for start in range(0, len(paths), batch):
         readable, images = [], []
         for path in paths[start : start + batch]:
             try:
                 images.append(read_image(path, preparation, channels))
                 readable.append(path)
-            except (OSError, SyntaxError) as error:  # Pillow raises both on files that are damaged
+            except unreadable as error:
                 result.unreadable[path] = str(error)
         if images:
             with evaluating(model), torch.inference_mode():

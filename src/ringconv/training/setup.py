@@ -5,17 +5,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from torch import nn
 
 from ringconv._progress import Progress
-from ringconv.data import DataSet, Split, open_data, stratified_subset
+from ringconv.data import LAYOUTS, DataSet, Split, open_data, stratified_subset
 from ringconv.models.registry import create_model, model_entry
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.settings import TrainSettings
 
 _TASKS = {"classify": "classification", "segment": "segmentation"}
+
+
+def with_absolute_path(settings: TrainSettings) -> TrainSettings:
+    """Data that is named by its path is found from other folders too, when the run goes on or is tested again."""
+    path = Path(settings.data).expanduser()
+    is_name = settings.data in (*LAYOUTS, "textures")
+    return settings if is_name or not path.exists() else replace(settings, data=str(path.resolve()))
 
 
 def prepare_data(settings: TrainSettings, data: DataSet | None = None, progress: Progress | None = None) -> DataSet:

@@ -21,7 +21,7 @@ from ringconv.training.logs import Log
 from ringconv.training.loop import Moment, NotFiniteError, Pace, Training
 from ringconv.training.runs import CHECKPOINTS, Run, locked, new_run, read_run
 from ringconv.training.settings import TrainSettings
-from ringconv.training.setup import has_test_images, prepare_data
+from ringconv.training.setup import has_test_images, prepare_data, with_absolute_path
 from ringconv.training.snapshots import load_snapshot, save_snapshot, snapshots
 from ringconv.training.stopping import Stop, stop_on_signals
 
@@ -81,7 +81,7 @@ def train(
         TrainingInterruptedError: by Ctrl-C or SIGTERM, after a checkpoint.
     """
     watch = watch or Watch()
-    settings = as_launched(settings)
+    settings = with_absolute_path(as_launched(settings))
     with _launched(settings) as fabric, _own_randomness(fabric):
         training = Training(fabric, settings, prepare_data(settings, data, watch.testing))
         folder = out / "?"

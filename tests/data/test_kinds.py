@@ -1,0 +1,180 @@
+"""Files of several kinds in one set: read alike, or refused, but never made something else."""
+
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from ringconv.data import open_data
+
+
+def save_volumes(folder, *types):
+    """A class folder for each type, with volumes of all numbers from -128, or 0, to 127."""
+    values = np.arange(-128, 128).repeat(2).reshape(8, 8, 8)
+    for number, dtype in enumerate(types):
+        (folder / f"{number}").mkdir(parents=True)
+        stored = (values.clip(0) if dtype.startswith("u") else values).astype(dtype)
+        for row in range(3):
+            nibabel.save(nibabel.Nifti1Image(stored, np.eye(4)), folder / f"{number}" / f"{row}.nii.gz")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("types", "common"),
+    [
+        (("uint8", "int16"), "int16"),
+        (("int16", "uint8"), "int16"),
+        (("int16", "float32"), "float32"),
+        (("int32", "float64"), "float32"),
+        (("int16", ">i2"), "int16"),
+        (("uint16", "int16"), "int32"),
+    ],
+)
+@pytest.mark.parametrize("cache", [True, False])
+def test_volumes_of_several_types_keep_their_numbers(tmp_path, types, common, cache):
+    data = open_data(save_volumes(tmp_path, *types), test=0, cache=cache)
+    split = data["train"]
+    assert np.dtype(split.images.dtype).newbyteorder("=") == common
+    for row in range(len(split)):
+        low = 0 if types[split.targets[row]].startswith("u") else -128
+        voxels = np.asarray(split.images[row])
+        assert (voxels.min(), voxels.max()) == (low, 127)
+
+
+def save_tiffs(folder, **types):
+    """A class folder of 5 TIFFs for each of these types."""
+    for title, dtype in types.items():
+        (folder / title).mkdir(parents=True)
+        for row in range(5):
+            tifffile.imwrite(folder / title / f"{row}.tif", np.full((8, 8), 7 + row, dtype))
+    return folder
+
+
+@pytest.mark.parametrize("types", [("uint16", "uint8"), ("uint8", "uint16"), ("float32", "uint16")])
+@pytest.mark.parametrize("cache", [True, False])
+def test_tiffs_of_several_depths_are_refused_since_their_scales_differ(tmp_path, types, cache):
+    folder = save_tiffs(tmp_path, **dict(zip("ab", types, strict=True)))
+    with pytest.raises(ValueError, match=rf"b/0.tif holds {types[1]} numbers, others {types[0]}"):
+        open_data(folder, cache=cache)
+
+
+def test_tiffs_that_are_found_out_late_are_refused_too(tmp_path):
+    folder = save_tiffs(tmp_path, a="uint16", b="uint8")
+    with pytest.raises(ValueError, match="holds uint8 numbers, others uint16"):
+        open_data(folder, cache=False, verify=False)["train"].batch(range(8))
+
+
+def test_deep_tiffs_beside_pictures_are_refused(tmp_path):
+    folder = save_tiffs(tmp_path, b="uint16")
+    (folder / "a").mkdir()
+    Image.new("L", (8, 8), 7).save(folder / "a" / "0.png")
+    with pytest.raises(ValueError, match=r"5 of 6 files are like a TIFF .*0\.tif\), and .*0\.png is not"):
+        open_data(folder)
+
+
+def test_tiffs_that_are_pictures_go_with_other_pictures(tmp_path):
+    folder = save_tiffs(tmp_path, b="uint8")
+    (folder / "a").mkdir()
+    Image.new("L", (8, 8), 7).save(folder / "a" / "0.png")
+    pixels = open_data(folder, test=0)["train"].batch([0, 1])[0]
+    np.testing.assert_allclose(pixels, 7 / 255)
+
+
+def test_volumes_beside_pictures_are_refused(tmp_path):
+    folder = save_volumes(tmp_path, "uint8")
+    Image.new("L", (8, 8), 7).save(folder / "0" / "0.png")
+    with pytest.raises(ValueError, match=r"3 of 4 files are like a volume, and .*0\.png is not"):
+        open_data(folder)
+
+
+@pytest.mark.parametrize("compression", ["lzw", "zlib", "jpeg2000"])
+def test_packed_tiffs_are_read(tmp_path, compression):
+    pixels = np.random.default_rng(0).integers(0, 60000, (5, 16, 16)).astype(np.uint16)
+    for row, image in enumerate(pixels):
+        for title in "ab":
+            (tmp_path / title).mkdir(exist_ok=True)
+            tifffile.imwrite(tmp_path / title / f"{row}.tif", image, compression=compression)
+    read = open_data(tmp_path, test=0)["train"].images[:]
+    assert {int(image.sum()) for image in read} == {int(image.sum()) for image in pixels}
+
+
+def save_pairs(folder, image_size, mask_size):
+    """A CSV of 4 images (width, height) and masks."""
+    for row in range(4):
+        Image.new("RGB", image_size, (row, 0, 99)).save(folder / f"{row}.png")
+        mask = Image.new("L", mask_size)
+        mask.putpixel((1, 1), 255)
+        mask.save(folder / f"mask{row}.png")
+    (folder / "list.csv").write_text("path,mask\n" + "\n".join(f"{row}.png,mask{row}.png" for row in range(4)))
+    return folder / "list.csv"
+
+
+@pytest.mark.parametrize("mask_size", [(32, 48), (48, 48), (48, 40)])
+def test_masks_of_other_proportions_are_refused_at_every_size(tmp_path, mask_size):
+    path = save_pairs(tmp_path, (48, 32), mask_size)
+    message = rf"0\.png \(its mask has the size \({mask_size[1]}, {mask_size[0]}\), and the image \(32, 48\)\)"
+    with pytest.raises(ValueError, match=message):
+        open_data(path, size=16)
+
+
+@pytest.mark.parametrize("mask_size", [(48, 32), (24, 16), (25, 17), (96, 64)])
+def test_coarser_and_finer_masks_are_brought_to_the_size(tmp_path, mask_size):
+    assert open_data(save_pairs(tmp_path, (48, 32), mask_size), size=16)["train"].size == (16, 16)
+
+
+def test_masks_of_photographs_that_lie_on_their_side(tmp_path):
+    """EXIF turns the image; a mask that was drawn on the stored pixels does not fit, one on the upright image does."""
+    path = save_pairs(tmp_path, (48, 32), (48, 32))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for row in range(4):
+        Image.new("RGB", (48, 32)).save(tmp_path / f"{row}.png", exif=exif)
+    with pytest.raises(ValueError, match="its mask has the size"):
+        open_data(path, size=16)
+    for row in range(4):
+        Image.new("L", (32, 48), 255).save(tmp_path / f"mask{row}.png")
+    assert open_data(path, size=16)["train"].size == (16, 16)
+
+
+def save_pictures(*folders):
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for row in range(5):
+            Image.new("L", (8, 8), row).save(folder / f"{row}.png")
+
+
+def test_train_may_be_a_class(tmp_path):
+    save_pictures(tmp_path / "bus", tmp_path / "car", tmp_path / "train")
+    assert open_data(tmp_path).classes == ("bus", "car", "train")
+
+
+def test_a_folder_that_may_be_a_class_or_a_split_is_refused(tmp_path):
+    save_pictures(*(tmp_path / title / part for title in ("bus", "car", "train") for part in "ab"))
+    with pytest.raises(ValueError, match=r"has train, which is called like a split .* beside bus, car: is it"):
+        open_data(tmp_path)
+
+
+def test_splits_by_several_names(tmp_path):
+    save_pictures(*(tmp_path / split / title for split in ("train", "training", "test") for title in "ab"))
+    (tmp_path / "notes").mkdir()
+    data = open_data(tmp_path)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 20, "test": 10}
+
+
+@pytest.mark.parametrize("names", [("images", "masks"), ("img", "mask"), ("Images", "labels"), ("input", "target")])
+@pytest.mark.parametrize("inside", [".", "train"])
+def test_images_and_masks_are_not_two_classes(tmp_path, names, inside):
+    save_pictures(*(tmp_path / inside / name for name in names))
+    with pytest.raises(ValueError, match=r"are these images and their masks.*CSV"):
+        open_data(tmp_path)
+
+
+def test_people_with_a_mask_and_without_are_two_classes(tmp_path):
+    save_pictures(tmp_path / "mask", tmp_path / "no_mask")
+    assert open_data(tmp_path).classes == ("mask", "no_mask")
+
+
+def test_an_unknown_option_is_answered_with_those_there_are(tmp_path):
+    with pytest.raises(TypeError, match=r"no option 'gray'; its options are size, fit, grey"):
+        open_data(tmp_path, gray=True)
