@@ -504,6 +504,18 @@ def test_layers_that_share_a_weight_share_what_becomes_of_it():
     assert converted[2].weight is not converted[0].weight
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_weight_shared_with_a_transposed_convolution_is_not_any_more(stride):
+    model = nn.Sequential(nn.Conv2d(4, 4, 3, stride, 1), *(nn.ConvTranspose2d(4, 4, 3, stride, 1) for _ in range(2)))
+    for layer in model[1:]:
+        layer.weight = model[0].weight
+    converted, report = convert(model, from_weights=True, return_report=True)
+    assert converted[1].weight is converted[2].weight
+    assert dict(report.functions_lost) == {"1": "the weight that it shared with 0"}
+    x = torch.randn(1, 4, 6, 6)
+    torch.testing.assert_close(converted[1](x), convert(model[1], from_weights=True)(x))
+
+
 def test_a_converted_model_can_be_copied_pickled_and_compiled():
     model = nn.Sequential(nn.Conv2d(2, 3, 4, 2, 1), nn.MaxPool2d(2), nn.ConvTranspose2d(3, 2, 2, 2), nn.AvgPool2d(2))
     converted = convert(model).eval()

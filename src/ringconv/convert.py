@@ -33,6 +33,8 @@ from ringconv.conversion.windows import (
     CONVS,
     POOLS,
     TRANSPOSED_CONVS,
+    Conv,
+    TransposedConv,
     UnknownWindowError,
     has_own_forward,
     window_of,
@@ -156,7 +158,8 @@ class _Conversion:
         self._new: dict[int, nn.Module] = {}
         self._pairs: list[tuple[nn.Module, nn.Module]] = []
         self._first_name: dict[int, str] = {}
-        self._of_weight: dict[int, nn.Module] = {}
+        self._of_weight: dict[int, list[tuple[nn.Module, nn.Module]]] = {}
+        self._untied: dict[int, str] = {}
         self._judge = Judge()
         spatial, nameable = self._convolutions()
         self._only_patches = not spatial
@@ -278,17 +281,30 @@ class _Conversion:
         if self._from_weights:
             start_from(old, new, change.resampling)
         if "weight" in old._parameters:
-            _tie(new, self._of_weight.setdefault(id(old.weight), new))
+            self._tie(old, new)
         trained = any(p.requires_grad for name, p in old.named_parameters() if name != "bias")
         for name, parameter in new.named_parameters():
             is_bias = name.rpartition(".")[2] == "bias"
             parameter.requires_grad_(old.bias.requires_grad if is_bias and old.bias is not None else trained)
+
+    def _tie(self, old: Conv | TransposedConv, new: nn.Module) -> None:
+        """Layers that shared a weight share what became of it, unless that is another thing for each.
+
+        The weight of a transposed convolution has its channels the other way round.
+        """
+        sharing = self._of_weight.setdefault(id(old.weight), [])
+        transposed = isinstance(old, TRANSPOSED_CONVS)
+        alike = [one for other, one in sharing if isinstance(other, TRANSPOSED_CONVS) == transposed]
+        if sharing and not any(_share(new, one) for one in alike[:1]):
+            self._untied[id(old)] = f"the weight that it shared with {self._first_name[id(sharing[0][0])]}"
+        sharing.append((old, new))
 
     def _report(self, name: str, layer: nn.Module, change: Change, *, recurse: bool) -> None:
         before = _count(layer.parameters(recurse))
         after = before if change.new is None else _count(change.new.parameters())
         new = layer if change.new is None else change.new
         lost = "" if change.new is None else _lost(layer)
+        lost = " and ".join(filter(None, (lost, self._untied.get(id(layer)))))
         row = LayerReport(
             name, change.action, describe(layer), describe(new), before, after, change.reason, change.breaks, lost
         )
@@ -321,13 +337,16 @@ def _children(name: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             yield f"{name}.{child_name}" if name else child_name, child
 
 
-def _tie(new: nn.Module, first: nn.Module) -> None:
-    """Two layers that shared a weight share what became of it."""
+def _share(new: nn.Module, first: nn.Module) -> bool:
+    """Give ``new`` the parameters of ``first``, but for its bias; False if they do not fit."""
     weights = {name: p for name, p in first.named_parameters() if name.rpartition(".")[2] != "bias"}
-    for name, parameter in new.named_parameters():
-        if name in weights and weights[name].shape == parameter.shape:
-            path, _, attribute = name.rpartition(".")
-            setattr(new.get_submodule(path), attribute, weights[name])
+    fitting = [
+        name for name, parameter in new.named_parameters() if name in weights and weights[name].shape == parameter.shape
+    ]
+    for name in fitting:
+        path, _, attribute = name.rpartition(".")
+        setattr(new.get_submodule(path), attribute, weights[name])
+    return any(name.rpartition(".")[2] == "weight" for name in fitting)
 
 
 def _move_hooks(old: nn.Module, new: nn.Module) -> None:
