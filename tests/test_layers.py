@@ -299,6 +299,15 @@ def test_init_paper_and_unit(options, kernel_size):
     assert unit(noise).std().item() == pytest.approx(1.0, rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("kernel_size", "options"),
+    [(4, {"sigma": None}), (3, {"sigma": None, "circular": False}), (2, {"normalize": "orthonormal"})],
+)
+def test_rings_without_a_tap_take_no_share_of_the_gain(kernel_size, options):
+    layer = quiet(GMRConv2d, 8, 2000, kernel_size, init="unit", bias=False, dtype=torch.float64, **options)
+    assert layer.kernel().square().flatten(1).sum(1).mean().item() == pytest.approx(1.0, rel=0.05)
+
+
 @pytest.mark.parametrize("init", ["paper", "unit"])
 def test_signals_and_gradients_survive_depth(init):
     blocks = []

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -257,6 +258,33 @@ def test_empty_rings_are_named():
         for circular in (True, False):
             assert RingGeometry((size, size), circular=circular).empty_rings() == []
         assert RingGeometry((size, size), gaussian=False).empty_rings() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "zero"),
+    [
+        ({"kernel_size": (4, 4), "gaussian": False}, [0]),
+        ({"kernel_size": (3, 3), "gaussian": False, "circular": False}, [1]),
+        ({"kernel_size": (2, 2), "normalize": "orthonormal"}, [1]),
+        ({"kernel_size": (2, 2), "gaussian": False, "sampling": "binned"}, [1]),
+    ],
+)
+def test_rings_that_do_nothing_are_named_even_if_nobody_chose_them(options, zero):
+    geometry = RingGeometry(**options)
+    assert geometry.zero_rings() == zero
+    with torch.device("meta"):
+        assert geometry.zero_rings() == zero
+    with pytest.warns(UserWarning, match=f"ring {zero[0]} "):
+        geometry.warn_of_empty_rings(chosen=False)
+
+
+def test_redundant_rings_are_named_to_those_who_chose_them():
+    geometry = RingGeometry((2, 2))
+    with pytest.warns(UserWarning, match="ring"):
+        geometry.warn_of_empty_rings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        geometry.warn_of_empty_rings(chosen=False)
 
 
 @pytest.mark.parametrize(

@@ -87,22 +87,27 @@ class RingKernel(nn.Module):
             else:
                 self.weight.normal_(0.0, math.sqrt(2.0 / fan_in))
             if self.harmonic_weight is not None:
-                self.harmonic_weight.normal_(0.0, self._harmonic_weight_std)
+                self.harmonic_weight.normal_(0.0, self._harmonic_weight_std())
             if self.bias is not None:
                 bound = 1 / math.sqrt(fan_in)
                 self.bias.uniform_(-bound, bound)
 
     @property
-    def _responses_per_output(self) -> int:
-        return (self.rings + len(self.harmonic_rings) * self.harmonics) * self.in_channels // self.groups
+    def _harmonics_per_output(self) -> int:
+        return len(self.harmonic_rings) * self.harmonics * self.in_channels // self.groups
 
     @property
+    def _responses_per_output(self) -> int:
+        """Rings without a tap give none."""
+        rings = self.rings - len(self.geometry.zero_rings())
+        return rings * self.in_channels // self.groups + self._harmonics_per_output
+
     def _harmonic_weight_std(self) -> float:
         """On white noise the mean square of a length is 2. "unit": rings and harmonics share the gain of 1 evenly;
         "paper": the harmonics together add what rings of unit norm do, a mean square of 2."""
         if self.init == "unit":
             return math.sqrt(0.5 / self._responses_per_output)
-        return math.sqrt(1.0 / (self._responses_per_output - self.rings * self.in_channels // self.groups))
+        return math.sqrt(1.0 / self._harmonics_per_output)
 
     @property
     def _tables(self) -> RingTables:

@@ -200,8 +200,7 @@ class _GMRConvNd(RingKernel):
             spacing=None if spacing is None else tuple(float(step) for step in spacing),
             edge=edge,
         )
-        if rings is not None:
-            self.geometry.warn_of_empty_rings(stacklevel=4)
+        self.geometry.warn_of_empty_rings(chosen=rings is not None, stacklevel=4)
         self.rings = self.geometry.rings
         self.sigma = sigma
         self.init = init

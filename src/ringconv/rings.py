@@ -191,9 +191,20 @@ class RingGeometry:
             return []
         return sorted(set(range(self.rings)) - set(members.astype(int).tolist()))
 
-    def warn_of_empty_rings(self, stacklevel: int = 2) -> None:
-        """Warn if some rings cannot be told apart on this kernel, and name them."""
-        empty = self.empty_rings()
+    def zero_rings(self) -> list[int]:
+        """Rings, from 0, that are 0 at every tap. Gaussian ones are not, unless others are taken out of them."""
+        if self.gaussian and self.normalize != "orthonormal":
+            return []
+        with torch.device("cpu"):  # layers are also made where tensors have no values
+            return [ring for ring, taps in enumerate(self.basis()) if not taps.any()]
+
+    def warn_of_empty_rings(self, chosen: bool = True, stacklevel: int = 2) -> None:
+        """Warn if some rings cannot be told apart on this kernel, and name them.
+
+        Args:
+            chosen: somebody asked for this number of rings. If not, only rings that do nothing at all are named.
+        """
+        empty = sorted({*(self.empty_rings() if chosen else ()), *self.zero_rings()})
         if empty:
             warnings.warn(
                 f"{self.rings} rings are more than the radii of a {'x'.join(map(str, self.kernel_size))} kernel can"

@@ -125,3 +125,11 @@ def test_a_split_without_images(tmp_path):
     np.savez(tmp_path / "set.npz", **nothing)
     with pytest.raises(ValueError, match=r"set.npz has no image in test"):
         open_data(tmp_path / "set.npz")
+
+
+def test_splits_of_several_sizes_need_one_that_all_are_brought_to(tmp_path):
+    arrays = {f"{name}_images": np.zeros((4, 8, side), np.uint8) for name, side in (("train", 8), ("test", 10))}
+    np.savez(tmp_path / "x.npz", **arrays, train_labels=np.arange(4) % 2, test_labels=np.arange(4) % 2)
+    with pytest.raises(ValueError, match="one size, got train 8 x 8, test 8 x 10; give a size"):
+        open_data(tmp_path / "x.npz")
+    assert {split.size for split in open_data(tmp_path / "x.npz", size=8).splits.values()} == {(8, 8)}

@@ -12,7 +12,7 @@ from torch import nn
 from ringconv.data import DataSet, Split
 from ringconv.evaluation import EvaluationSettings, Symmetrised, Turning, evaluate
 from ringconv.evaluation.results import Scores
-from ringconv.evaluation.views import plan_views
+from ringconv.evaluation.views import Viewer, plan_views
 
 
 class Function(nn.Module):
@@ -291,6 +291,19 @@ def test_only_what_shows_the_image_is_compared(turning):
     square = np.zeros((1, 16, 24), np.uint8)
     square[:, 4:12, 8:16] = 1
     assert max(dice(square)) < 75, "false alarms in the image are"
+
+
+@pytest.mark.parametrize("expand", [False, True])
+def test_however_images_are_continued_the_same_pixels_are_compared(expand):
+    def compared(padding):
+        viewer = Viewer(plan_views(2, 30), Turning(padding=padding, expand=expand))
+        return {name: labels[1] for name, _, labels in viewer.show(torch.zeros(1, 1, 16, 24), torch.ones(1, 16, 24))}
+
+    filled = compared("fill")
+    assert 0 < filled["30"].float().mean() < 1
+    for padding in ("edge", "reflect"):
+        for name, pixels in compared(padding).items():
+            assert torch.equal(pixels, filled[name]), (padding, name)
 
 
 def test_maps_of_another_size_are_refused():

@@ -53,7 +53,11 @@ def open_data(
     chosen = DataOptions(**options)
     opened = _opened(where, layout, data_root(root), chosen, progress or (lambda stage, done, total: None))
     sides = chosen.sides(opened.dimensions)
-    if sides is None or all(split.size == sides for split in opened.splits.values()):
+    sizes = {name: split.size for name, split in opened.splits.items()}
+    if sides is None and len(set(sizes.values())) > 1:
+        said = ", ".join(f"{name} {' x '.join(map(str, size))}" for name, size in sizes.items())
+        raise ValueError(f"images must have one size, got {said}; give a size that all are brought to")
+    if sides is None or set(sizes.values()) == {sides}:
         return opened
     # What comes as arrays has a size of its own.
     spacing = opened.spacing

@@ -61,11 +61,8 @@ class Viewer:
         self.plan = plan
         steps = None if spacing is None else tuple(spacing)
         self.images = Turner(turning, steps)
-        # Class numbers are not mixed.
-        self.masks = Turner(
-            Turning("nearest", 0.0, turning.padding, turning.mask, turning.expand),
-            steps,
-        )
+        # Class numbers are not mixed; and however images are continued, nothing is known of what lies beyond them.
+        self.masks = Turner(Turning("nearest", 0.0, "fill", turning.mask, turning.expand), steps)
         # Turns that differ by quarter turns share one interpolation.
         self._leans: dict[tuple[object, ...], list[str]] = {}
         for name, turn in plan.turns.items():
