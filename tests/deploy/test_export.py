@@ -77,10 +77,59 @@ def test_sizes_are_divided_as_python_does(tmp_path):
     deploy.export_onnx(nn.Sequential(nn.Conv2d(3, 4, 1), Halved()), tmp_path / "m.onnx", torch.randn(1, 3, 33, 40))
 
 
+class PooledToFixedSizes(nn.Module):
+    """Its outputs are nested, as those of networks that segment or detect."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3), nn.AdaptiveAvgPool2d((2, 3))
+
+    def forward(self, x):
+        x = self.conv(x)
+        maxima = nn.functional.adaptive_max_pool2d(x, (1, 3))
+        return {"mean": self.pool(x), "max": [maxima, (nn.functional.adaptive_avg_pool2d(x, (None, 1)),)]}
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_pooling_to_fixed_sizes_is_right_at_every_size(tmp_path, traced):
+    model = torch.fx.symbolic_trace(PooledToFixedSizes()) if traced else PooledToFixedSizes()
+    path = deploy.export_onnx(model.eval(), tmp_path / "m.onnx", torch.randn(1, 3, 32, 32))
+    sizes = ((9, 12), (64, 64), (150, 211))
+    assert deploy.check_onnx(path, model, [torch.randn(2, 3, *size) for size in sizes]) < 1e-4
+
+
+def test_a_program_pools_to_fixed_sizes_as_torch_does(tmp_path):
+    model = torch.fx.symbolic_trace(PooledToFixedSizes()).eval()
+    program = torch.export.load(deploy.export_program(model, tmp_path / "m.pt2", torch.randn(1, 3, 64, 64))).module()
+    x = torch.randn(1, 3, 200, 210)  # more than twice what is traced
+    torch.testing.assert_close(program(x), model(x))
+
+
+def test_indices_of_maxima_are_refused(tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.AdaptiveMaxPool2d(2, return_indices=True))
+    with pytest.raises(ValueError, match="returns the indices of its maxima cannot be exported"):
+        deploy.export_onnx(model, tmp_path / "m.onnx", torch.randn(1, 3, 32, 32))
+
+
+def test_a_size_that_the_model_does_not_take_is_not_tried(tmp_path):
+    class Placed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.places = nn.Conv2d(3, 4, 3), nn.Parameter(torch.randn(4, 80, 80))
+
+        def forward(self, x):
+            x = self.conv(x)
+            return x + self.places[:, : x.shape[2], : x.shape[3]]
+
+    assert deploy.export_onnx(Placed(), tmp_path / "m.onnx", torch.randn(1, 3, 50, 50)).exists()
+
+
 def test_a_wrong_file_is_noticed(tmp_path):
     model = nn.Sequential(GMRConv2d(3, 4, 3))
     path = deploy.export_onnx(model, tmp_path / "m.onnx", torch.randn(1, 3, 9, 9), free_sizes=False)
     assert deploy.check_onnx(path, model, [torch.randn(5, 3, 9, 9)]) < 1e-5
+    with pytest.raises(deploy.ExportError, match=r"\(1, 3, 12, 9\) fails in onnxruntime.*free_sizes=False"):
+        deploy.check_onnx(path, model, [torch.randn(1, 3, 12, 9)])
     model[0].weight.data.mul_(1.01)
     with pytest.raises(deploy.ExportError, match="differs from the model by"):
         deploy.check_onnx(path, model, [torch.randn(1, 3, 9, 9)])

@@ -60,3 +60,13 @@ def test_graphs_of_a_folded_model_are_rewritten():
     assert F.adaptive_avg_pool2d in kept
     assert max_pool_to in kept
     torch.testing.assert_close(for_free_sizes(folded())(x), folded()(x))
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        return F.adaptive_max_pool2d(x, (1, 1))
+
+
+def test_fixed_sizes_in_graphs_of_others_stay_torchs():
+    model = for_free_sizes(fx.symbolic_trace(nn.Sequential(Fixed(), nn.ReLU())))
+    assert F.adaptive_max_pool2d in {node.target for node in model.graph.nodes}

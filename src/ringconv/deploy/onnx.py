@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from ringconv._extras import needs
 from ringconv.deploy.programs import trace, written_at_once
@@ -23,6 +24,9 @@ EXTRA = "deploy"
 INPUT = "image"
 TOLERANCE = 1e-3
 """Of :func:`check_onnx`: two runtimes round float32 differently, layer after layer; a wrong tap costs far more."""
+_ADVICE = (
+    ". If the model takes its sizes from something else than its input, export it with a fixed size (free_sizes=False)"
+)
 
 
 class ExportError(ValueError):
@@ -40,7 +44,8 @@ def export_onnx(
 ) -> Path:
     """Write the folded model, BatchNorm included, as one ONNX file, and check it in onnxruntime.
 
-    With free sizes it is checked at two of them, odd ones too; its values are those of the model at every size.
+    With free sizes it is checked at three of them, odd ones too, one about twice as large; its values are those of the
+    model at every size.
 
     Args:
         example: (B, C, *S), of the shape that inputs will have.
@@ -62,14 +67,30 @@ def export_onnx(
         )
     assert exported is not None
     exported.model.metadata_props.update(metadata or {})
-    sizes = [tuple(example.shape[2:])]
-    if free_sizes:
-        sizes.append(tuple(side + 1 + 2 * axis for axis, side in enumerate(example.shape[2:])))
     with written_at_once(Path(path)) as partial:
         exported.save(partial, external_data=False)
-        inputs = [torch.randn(1 + n, example.shape[1], *size).to(example) for n, size in enumerate(sizes)]
-        check_onnx(partial, model, inputs)
+        check_onnx(partial, model, _inputs_to_try(model, example, free_sizes=free_sizes))
     return Path(path)
+
+
+def _inputs_to_try(model: nn.Module, example: Tensor, *, free_sizes: bool) -> Iterator[Tensor]:
+    channels, size = example.shape[1], example.shape[2:]
+    yield torch.randn(1, channels, *size).to(example)
+    if free_sizes:
+        yield torch.randn(2, channels, *(side + 1 + 2 * axis for axis, side in enumerate(size))).to(example)
+        larger = torch.randn(1, channels, *(2 * side + 1 for side in size)).to(example)
+        if _takes(model, larger):
+            yield larger
+
+
+def _takes(model: nn.Module, x: Tensor) -> bool:
+    """Whether the model itself can do with an input of this size; some have a largest one."""
+    try:
+        with evaluating(model):
+            model(x)
+    except Exception:  # whatever a forward raises
+        return False
+    return True
 
 
 def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[Tensor]) -> float:
@@ -79,17 +100,22 @@ def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[
     for x in inputs:
         with evaluating(model):
             outputs = model(x)
-        for expected, got in zip(map(Tensor.cpu, _all(outputs)), run(x.cpu().numpy()), strict=True):
+        try:
+            results = run(x.cpu().numpy())
+        except Exception as failure:  # onnxruntime has a class of its own for each
+            raise ExportError(
+                f"an input of {tuple(x.shape)} fails in onnxruntime{_ADVICE}. It says: {failure}"
+            ) from failure
+        for expected, got in zip(map(Tensor.cpu, _all(outputs)), results, strict=True):
             if got.shape != tuple(expected.shape):
                 raise ExportError(
-                    f"an input of {tuple(x.shape)} gives {got.shape} in ONNX, {tuple(expected.shape)} in torch"
+                    f"an input of {tuple(x.shape)} gives {got.shape} in ONNX, {tuple(expected.shape)} in torch{_ADVICE}"
                 )
             error = float(np.abs(got - expected.numpy()).max() / expected.abs().max().clamp_min(1e-12))
             if not error <= TOLERANCE:
                 raise ExportError(
                     f"on an input of {tuple(x.shape)} the ONNX file differs from the model by {error:.1e} of its"
-                    f" largest output (allowed: {TOLERANCE:.0e}). If the model takes its sizes from something else than"
-                    " its input, export it with a fixed size"
+                    f" largest output (allowed: {TOLERANCE:.0e}){_ADVICE}"
                 )
             worst = max(worst, error)
     return worst
@@ -134,4 +160,5 @@ def _floor_division() -> Any:
 
 
 def _all(outputs: Any) -> list[Tensor]:
-    return [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    """The tensors in the order in which an exported model gives them, whatever they are wrapped in."""
+    return [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]

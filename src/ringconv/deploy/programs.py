@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from ringconv.deploy._pooling import for_free_sizes
+from ringconv.deploy._pooling import for_free_sizes, written_out
 from ringconv.equivariance import evaluating
 from ringconv.fold import Form, fold
 
@@ -29,7 +29,8 @@ def trace(
         example: (B, C, *S), of the shape that inputs will have.
         free_sizes: leave batch and size free. The program then says which is the smallest size it takes, in
             ``range_constraints``; otherwise the size is that of ``example`` and only the batch is free.
-        average_pooling: with free sizes, write adaptive average pooling out for other runtimes; without, keep torch's.
+        average_pooling: with free sizes, write all adaptive pooling out for other runtimes; without, only what torch
+            cannot export itself.
     """
     with evaluating(model):
         folded = for_free_sizes(fold(model, form, batch_norm=True), average=free_sizes and average_pooling)
@@ -42,9 +43,10 @@ def trace(
         sides = [max(side, _LEAST_SIDE) + 3 * axis for axis, side in enumerate(example.shape[2:])]
         batch = example.new_zeros(2, example.shape[1], *sides[:dimensions])
     with torch.no_grad(), _torchs_own_warnings_ignored():
-        return torch.export.export(
+        program = torch.export.export(
             folded, (batch,), dynamic_shapes=(free,), prefer_deferred_runtime_asserts_over_guards=True
         )
+        return written_out(program) if free_sizes and average_pooling else program
 
 
 def export_program(
