@@ -3,6 +3,8 @@
 import copy
 import pickle
 import warnings
+from collections import OrderedDict
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -952,6 +954,40 @@ def test_layers_in_containers_of_the_networks_own_are_exchanged_too():
     assert converted.convs[0] is converted.conv0
     assert isinstance(converted.named["last"][0], GMRConv2d)
     assert isinstance(model.convs[0], nn.Conv2d)
+    x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
+    torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
+
+
+class _ByOtherNames(nn.Module):
+    """Reaches its layers by all ways but the one that torch knows."""
+
+    def __init__(self):
+        super().__init__()
+        for number in range(5):
+            self.add_module(f"conv{number}", nn.Conv2d(3, 3, 3, padding=1))
+        self.ordered = OrderedDict(first=self.conv0)
+        self.pair = NamedPair(self.conv1, "relu")
+        self.__dict__["alias"] = self.conv2
+        self.method = self.conv3.forward
+        self.same = self.ordered
+        self.circle = [self.conv4]
+        self.circle.append(self.circle)
+
+    def forward(self, x):
+        x = self.alias(self.pair.layer(self.ordered["first"](x)))
+        return self.circle[0](self.method(x))
+
+
+class NamedPair(NamedTuple):
+    layer: nn.Module
+    activation: str
+
+
+def test_layers_by_other_names_are_exchanged_too():
+    converted = convert(_ByOtherNames()).double()
+    assert type(converted.ordered) is OrderedDict
+    assert converted.same is converted.ordered
+    assert converted.alias is converted.conv2
     x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
     torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
 

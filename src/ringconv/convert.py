@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from types import MethodType
 from typing import Any, Literal, overload
 
 import torch
@@ -160,6 +161,7 @@ class _Conversion:
         self._first_name: dict[int, str] = {}
         self._of_weight: dict[int, list[tuple[nn.Module, nn.Module]]] = {}
         self._untied: dict[int, str] = {}
+        self._looked_at: set[int] = set()
         self._judge = Judge()
         spatial, nameable = self._convolutions()
         self._only_patches = not spatial
@@ -179,20 +181,29 @@ class _Conversion:
             for name, child in parent._modules.items():
                 if id(child) in self._new:
                     parent._modules[name] = self._new[id(child)]
-            # Some networks also keep layers in containers of their own, and call them from there.
+            # Some networks also keep layers under other names and in containers of their own, and call them from there.
             for name, value in vars(parent).items():
-                if name not in _TORCHS_OWN and isinstance(value, (list, tuple, dict)):
+                if name not in _TORCHS_OWN:
                     vars(parent)[name] = self._exchanged(value)
         return self._new.get(id(self._model), self._model)
 
     def _exchanged(self, value: Any) -> Any:
-        """The same containers with the new layers in the place of the old ones."""
+        """A new layer for an old one, and for its methods; lists and dicts are the same with the new layers in them."""
         if isinstance(value, nn.Module):
             return self._new.get(id(value), value)
-        if type(value) in (list, tuple):
-            return type(value)(self._exchanged(part) for part in value)
-        if type(value) is dict:
-            return {key: self._exchanged(part) for key, part in value.items()}
+        if isinstance(value, MethodType) and id(value.__self__) in self._new:
+            return getattr(self._new[id(value.__self__)], value.__name__, value)
+        if isinstance(value, tuple):
+            parts = [self._exchanged(part) for part in value]
+            if all(part is old for part, old in zip(parts, value, strict=True)):
+                return value
+            return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
+        if isinstance(value, (list, dict)) and id(value) not in self._looked_at:
+            self._looked_at.add(id(value))  # it may hold itself
+            for key, old in list(value.items() if isinstance(value, dict) else enumerate(value)):
+                part = self._exchanged(old)
+                if part is not old:
+                    value[key] = part
         return value
 
     def _convolutions(self) -> tuple[list[str], list[str]]:
