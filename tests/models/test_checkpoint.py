@@ -129,6 +129,17 @@ def test_models_that_cannot_be_rebuilt_are_refused(model, path):
     assert not path.exists()
 
 
+def test_layers_that_were_exchanged_are_refused(model, path):
+    norm = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    save_model(path, norm)
+    path.unlink()
+    name = next(name for name, layer in model.named_modules() if isinstance(layer, nn.ReLU))
+    model.set_submodule(name, nn.LeakyReLU(0.5))
+    with pytest.raises(CheckpointError, match=f"compared with .*{name} is a LeakyReLU instead of a ReLU"):
+        save_model(path, model)
+    assert not path.exists()
+
+
 def test_arguments_are_checked(model, path):
     with pytest.raises(ValueError, match="num_classes=3, but class_names has 2"):
         save_model(path, model, class_names=["a", "b"])

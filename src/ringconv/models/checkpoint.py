@@ -111,7 +111,7 @@ def save_model(
     info = CheckpointInfo(name, options, names, preprocessing, dict(metrics or {}))
     # Cloned, since safetensors refuses tensors that share memory, as those of a shared layer do.
     tensors = {key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()}
-    _check_shapes(tensors, info, f"the {type(model).__name__} is not what create_model makes any more")
+    _check_shapes(tensors, info, f"the {type(model).__name__} is not what create_model makes any more", model)
     metadata = {"format": "pt", _KEY: _to_json(info)}
     data = needs("safetensors.torch", "models").save(tensors, metadata)
     partial = path.with_name(f".{path.name}-{os.getpid()}")
@@ -164,15 +164,18 @@ def _cast_like(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             value.data = value.data.to(tensors[key].dtype)
 
 
-def _check_shapes(tensors: Mapping[str, Tensor], info: CheckpointInfo, what: str) -> None:
-    """Whether the tensors are those of the model that the name and the options make."""
+def _check_shapes(
+    tensors: Mapping[str, Tensor], info: CheckpointInfo, what: str, model: nn.Module | None = None
+) -> None:
+    """Whether the tensors, and the layers of ``model``, are those of the model that the name and the options make."""
     try:
         if model_entry(info.name).extra in _NOT_ON_META:
             return  # loading them says the same, later
         with torch.device("meta"), _WithoutDrawing():
-            expected = create_model(info.name, **_through_json(info.options)).state_dict()
+            twin = create_model(info.name, **_through_json(info.options))
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{what}: create_model({info.name!r}, **{info.options}) fails: {error}") from error
+    expected = twin.state_dict()
     wrong = [f"{key} is missing" for key in expected if key not in tensors]
     wrong += [f"{key} is not in it" for key in tensors if key not in expected]
     wrong += [
@@ -180,11 +183,30 @@ def _check_shapes(tensors: Mapping[str, Tensor], info: CheckpointInfo, what: str
         for key, value in expected.items()
         if key in tensors and tensors[key].shape != value.shape
     ]
+    wrong += [] if model is None else _other_layers(model, twin)
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise CheckpointError(
             f"{what}: compared with create_model({info.name!r}, **{info.options}), {'; '.join(wrong[:3])}{more}"
         )
+
+
+def _other_layers(model: nn.Module, twin: nn.Module) -> list[str]:
+    """Layers of another class compute something else with the same tensors, or without any."""
+    layers, expected = (dict(net.named_modules(remove_duplicate=False)) for net in (model, twin))
+    wrong = [f"the layer {name} is missing" for name in expected if name not in layers]
+    wrong += [f"the layer {name} is not in it" for name in layers if name not in expected]
+    wrong += [
+        f"{name or 'the model'} is a {_kind(layers[name])} instead of a {_kind(layer)}"
+        for name, layer in expected.items()
+        if name in layers and _kind(layers[name]) != _kind(layer)
+    ]
+    return wrong
+
+
+def _kind(layer: nn.Module) -> str:
+    """Its class; batch norms of all sorts are one, since they have the same statistics."""
+    return "BatchNorm" if isinstance(layer, nn.modules.batchnorm._BatchNorm) else type(layer).__name__
 
 
 class _WithoutDrawing(TorchFunctionMode):
