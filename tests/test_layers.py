@@ -794,3 +794,11 @@ def test_a_table_without_a_method_does_not_stop_layers_from_being_built(tmp_path
     finally:
         for cached in (choice._surface, choice.fastest_method):
             cached.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*is deprecated")
+def test_a_trace_of_a_layer_asks_for_nothing_that_it_does_not_have():
+    """torch.jit.trace reads all properties, those of harmonics too."""
+    layer, x = GMRConv2d(3, 3, 3, method="dense"), torch.randn(1, 3, 7, 7)
+    torch.testing.assert_close(torch.jit.trace(layer, x)(x), layer(x))
