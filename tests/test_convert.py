@@ -185,6 +185,17 @@ def test_the_padding_mode_is_kept(mode):
     assert converted.padding_mode == mode
 
 
+@pytest.mark.parametrize(("mode", "least"), [("reflect", 13), ("circular", 9)])
+def test_padding_with_pixels_of_the_coarser_map_needs_some(mode, least):
+    conv = nn.Conv2d(1, 1, 7, 4, 3, padding_mode=mode)
+    converted, report = convert(conv, return_report=True)
+    assert report.layers[0].reason.endswith(f"its {mode} padding then takes maps of at least {least} pixels")
+    assert converted(torch.randn(1, 1, least, least)).shape == conv(torch.randn(1, 1, least, least)).shape
+    with pytest.raises((RuntimeError, ValueError), match=r"(?i)padding"):
+        converted(torch.randn(1, 1, least - 1, least - 1))
+    assert "padding" not in convert(nn.Conv2d(1, 1, 7, 4, 3), return_report=True)[1].layers[0].reason
+
+
 # -- which layer becomes what
 
 

@@ -206,7 +206,7 @@ class Rules:
             after = ResizedConv(OrderedDict(conv=new, down=down))
             after.stride = window.stride
             return Change("converted", f"strided: ring convolution, then down-sampling{why}", after, breaks)
-        reason = f"strided: down-sampling, then a ring convolution of stride 1{why}"
+        reason = f"strided: down-sampling, then a ring convolution of stride 1{why}{_least_map(conv, window, padding)}"
         return Change("converted", reason, downsampled_conv(down, new, window.stride), breaks, window.stride)
 
     def _same_grid(self, name: str, conv: Conv, window: Window, kernel: tuple[int, ...], *, asked: bool) -> Change:
@@ -395,6 +395,17 @@ def _one_more(kernel: tuple[int, ...], window: Window) -> tuple[int, ...]:
 
 def _keeping_size(kernel: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
+
+
+def _least_map(conv: Conv, window: Window, padding: tuple[int, ...]) -> str:
+    """A remark on padding with the map's own pixels, of which there are fewer after the down-sampling."""
+    own = {"reflect": 1, "circular": 0}  # how many more pixels than the padding there must be
+    if conv.padding_mode not in own or not any(padding):
+        return ""
+    more = own[conv.padding_mode]
+    rule = window.rule
+    least = max((p + more - 1) * s - slack for p, s, slack in zip(padding, rule.stride, rule.slack, strict=True))
+    return f"; its {conv.padding_mode} padding then takes maps of at least {least} pixels"
 
 
 def _breaks_of(window: Window) -> str:
