@@ -1,7 +1,7 @@
 """Studies: their runs are trained once, kept as small files, and made into a page."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +198,36 @@ def test_the_page_has_means_errors_and_the_papers_figures(folders, tmp_path, mon
     assert papers[0] == "*the paper*"
     assert papers[2:4] == ["*97.2*", "*97.1*"]
     assert "Not run yet: Run later." in page
+
+
+def test_gains_are_taken_seed_by_seed(folders, tmp_path, monkeypatch):
+    rotated = {"first": {0: 80.0, 1: 90.0, 2: 50.0}, "better": {0: 83.0, 1: 92.0}, "alone": {}}
+    trials = [Trial(name, name.title(), TINY, (0, 1, 2)) for name in rotated]
+    study = replace(study_of(*trials), against="first")
+    found = run_trial(study, trials[0], 0, **folders)
+    for name, by_seed in rotated.items():
+        for seed, value in by_seed.items():
+            one = replace(
+                found,
+                trial=name,
+                seed=seed,
+                settings=trials[0].seeded(seed).to_json(),
+                scores={"accuracy": {**found.scores["accuracy"], "rotated_mean": value}},
+                train_score={"loss": 0.25},
+            )
+            (folders["results"] / "small-study" / one.file_name).write_text(json.dumps(asdict(one)))
+    monkeypatch.setattr(results_page, "STUDIES", {study.name: study})
+    page = results_page.write_results_page(tmp_path / "results.md", folders["results"]).read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("|")]
+    first, better = (dict(zip(rows[0], row, strict=True)) for row in rows[2:4])
+    assert (first["gain rotated"], better["gain rotated"]) == ("", "+2.5 ± 0.5")
+    assert better["training loss"] == "0.250"
+    assert "Gains are over: First." in page
+
+
+def test_rows_are_compared_with_one_that_there_is():
+    with pytest.raises(ValueError, match=r"compares its rows with one of \['rings'\], got 'none'"):
+        replace(study_of(Trial("rings", "Rings", TINY)), against="none")
 
 
 def test_the_page_has_columns_for_every_metric_of_masks(tmp_path, monkeypatch):

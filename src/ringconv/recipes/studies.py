@@ -9,7 +9,7 @@ from typing import Any
 from ringconv.recipes import on_nuclei
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
-from ringconv.recipes.choices import CHOICES, CHOICES_OF_MASKS, DISC, UNIT_NORM
+from ringconv.recipes.choices import CHOICES, CHOICES_OF_AUGMENTATION, CHOICES_OF_MASKS, DISC, UNIT_NORM
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -71,6 +71,11 @@ NWPU = Study(
         Trial(
             "gmr_resnet18-w64", "GMR-R18, width 64",
             replace(nwpu_settings("gmr_resnet18", 64), epochs=120, batch_size=32),
+            paper=_printed("tab:main/nwpu10/gmr_resnet18"),
+        ),
+        Trial(
+            "gmr_resnet18-w64-augmented", "GMR-R18, width 64, augmented as in the authors' code",
+            replace(nwpu_settings("gmr_resnet18", 64), augmentation="release"),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
         Trial(
@@ -161,7 +166,7 @@ STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
         NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, CHOICES_OF_MASKS,
-        BEYOND_NWPU, BEYOND_CIFAR,
+        CHOICES_OF_AUGMENTATION, BEYOND_NWPU, BEYOND_CIFAR,
     )
 }  # fmt: skip
 

@@ -43,8 +43,12 @@ class Study:
     split: ChosenOn = "test"
     """Where the figures are from. A choice between options is made on a fifth of the training images (val), so that the
     test images are not used up by it."""
+    against: str | None = None
+    """Name of the row whose figures are taken from those of the others, seed by seed."""
 
     def __post_init__(self) -> None:
         names = [trial.name for trial in self.trials]
         if len(set(names)) < len(names):
             raise ValueError(f"the rows of {self.name} must have different names, got {names}")
+        if self.against is not None and self.against not in names:
+            raise ValueError(f"{self.name} compares its rows with one of {names}, got {self.against!r}")

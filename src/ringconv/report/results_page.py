@@ -33,6 +33,8 @@ _PRINTED = {
     ("iou", "rotated_mean"): "iou_rotated",
 }
 """What the paper's tables call them; it has no others."""
+_GAINS = ("upright", "rotated_mean")
+"""Whose differences from another row are shown, where a study has a row to compare with."""
 
 
 def scores_in_a_line(found: Evidence) -> str:
@@ -65,9 +67,10 @@ Made by `{COMMAND}` from the files in benchmarks/results/studies, one for each r
 *Upright* is the score on the test images as they are; *rotated* its mean over 36 angles, every 10 degrees (of volumes:
 every 30 degrees about each axis); *std* the standard deviation over these; *mirrored* the mean over both flips. Turned
 images are interpolated bilinearly and filled with the mean colour, as in the paper. Figures of several seeds are their
-mean and its standard error. The paper's figures are below ours, in italics. Time and memory are those of the training
-process on the machine that the table names; while some of these ran, it had other work to do as well, so that times are
-upper bounds."""
+mean and its standard error. *Gains* are over the row that is named, seed by seed, so that what a seed does to all rows
+does not count. *Training loss* is that of the last epoch: how far a network got in its epochs. The paper's figures are
+below ours, in italics. Time and memory are those of the training process on one of the machines that the table names;
+while some of these ran, it had other work to do as well, so that times are upper bounds."""
 
 
 def _section(study: Study, results: Path) -> str:
@@ -83,25 +86,32 @@ def _section(study: Study, results: Path) -> str:
     ]
     several = len({metric for metric, _ in columns}) > 1
     headings = [f"{metric} {_HEADINGS[measure]}" if several else _HEADINGS[measure] for metric, measure in columns]
-    table = [
-        ["network", "parameters", *headings, "seeds", "epochs", "minutes", "peak MB"],
-        ["---", *["---:"] * (len(columns) + 5)],
-    ]
+    against = found[study.against] if study.against else None
+    if against is not None:
+        headings += [f"gain {_HEADINGS[measure]}" for measure in _GAINS]
+    heads = ["network", "parameters", *headings, "seeds", "epochs", "training loss", "minutes", "peak MB"]
+    table = [heads, ["---", *["---:"] * (len(heads) - 1)]]
     for trial in study.trials:
-        table += _rows(trial, found[trial.name], columns)
+        table += _rows(trial, found[trial.name], columns, against)
     where = sorted({f"{one.processor}, {one.threads} threads, torch {one.versions['torch']}" for one in rows})
     missing = [trial.label for trial in study.trials if not found[trial.name]]
     parts = [head, markdown_rows(table), f"Run on {'; '.join(where)}."]
+    if against is not None:
+        label = next(trial.label for trial in study.trials if trial.name == study.against)
+        parts[-1] += f" Gains are over: {label}."
     if missing:
         parts.append(f"Not run yet: {'; '.join(missing)}.")
     return "\n\n".join(parts)
 
 
-def _rows(trial: Trial, found: Sequence[Evidence], columns: Sequence[tuple[str, str]]) -> list[list[str]]:
+def _rows(
+    trial: Trial, found: Sequence[Evidence], columns: Sequence[tuple[str, str]], against: Sequence[Evidence] | None
+) -> list[list[str]]:
     """Ours, and the paper's below it."""
     if not found:
         return []
     scores = [_with_error([one.scores[metric][measure] for one in found], measure) for metric, measure in columns]
+    gains = [] if against is None else [_gain(found, against, columns[0][0], measure) for measure in _GAINS]
     minutes = statistics.fmean(one.train_seconds for one in found) / 60
     peaks = [one.peak_bytes for one in found if one.peak_bytes is not None]
     rows = [
@@ -109,24 +119,36 @@ def _rows(trial: Trial, found: Sequence[Evidence], columns: Sequence[tuple[str, 
             trial.label,
             f"{found[0].parameters:,}",
             *scores,
+            *gains,
             str(len(found)),
             str(found[0].epochs),
+            f"{statistics.fmean(one.train_score['loss'] for one in found):.3f}",
             f"{minutes:.1f}",
             f"{max(peaks) / 1e6:,.0f}" if peaks else "-",
         ]
     ]
     if trial.paper:
         printed = [trial.paper.get(_PRINTED.get(column, ""), "") for column in columns]
-        rows.append(["*the paper*", "", *(f"*{text}*" if text else "" for text in printed), "", "", "", ""])
+        row = ["*the paper*", "", *(f"*{text}*" if text else "" for text in printed)]
+        rows.append([*row, *[""] * (len(rows[0]) - len(row))])
     return rows
 
 
-def _with_error(values: Sequence[float | None], measure: str) -> str:
+def _gain(found: Sequence[Evidence], against: Sequence[Evidence], metric: str, measure: str) -> str:
+    """Over the seeds that both have."""
+    others = {one.seed: one.scores[metric][measure] for one in against}
+    pairs = [(one.scores[metric][measure], others[one.seed]) for one in found if one.seed in others]
+    if found == against or not pairs:
+        return ""
+    return _with_error([ours - theirs for ours, theirs in pairs], measure, sign="+")
+
+
+def _with_error(values: Sequence[float | None], measure: str, sign: str = "") -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "-"
     digits = 2 if measure == "rotated_std" else 1
-    mean = f"{statistics.fmean(known):.{digits}f}"
+    mean = f"{statistics.fmean(known):{sign}.{digits}f}"
     if len(known) == 1:
         return mean
     return f"{mean} ± {statistics.stdev(known) / math.sqrt(len(known)):.{digits}f}"
