@@ -195,6 +195,25 @@ def test_every_thread_count_and_instruction_set(threads: int, instruction_set: s
         assert_as_good_as_dense(NAMED_CASES[name])
 
 
+@pytest.mark.parametrize(("channels", "chosen"), [(8, "avx2"), (9, "avx512")])
+def test_few_channels_do_not_fill_wide_vectors(channels: int, chosen: str) -> None:
+    if native.instruction_set("avx512") != "avx512":
+        pytest.skip("this machine has no avx512")
+    case = layer((9, 9), (4, channels, 64, 64), 16)
+    tensors = convert(make_tensors(case), case, torch.float32)
+    dy = torch.randn_like(fused(case, *tensors))
+    found = {}
+    for name in ("avx2", "avx512", "auto"):
+        assert native.instruction_set(name) == name
+        found[name] = with_gradients(fused, case, tensors, dy)
+    alike = [
+        name
+        for name in ("avx2", "avx512")
+        if all(torch.equal(a, b) for a, b in zip(found[name], found["auto"], strict=True))
+    ]
+    assert alike == [chosen]
+
+
 def test_bitwise_reproducible(threads: int) -> None:
     case = layer((7, 7), (3, 24, 21, 22), 40)
     tensors = convert(make_tensors(case), case, torch.float32)

@@ -123,7 +123,10 @@ def why_unavailable() -> str:
 
 
 def instruction_set(name: str | None = None) -> str:
-    """The instruction set in use; with a name ("baseline", "avx2", "avx512"), switch to it if this machine has it."""
+    """The instruction set in use, or "auto": the widest that the channels fill.
+
+    With a name ("baseline", "avx2", "avx512", "auto") switch to it; to "auto" if this machine does not have it.
+    """
     chosen: bytes = _library().ring_conv_instruction_set(None if name is None else name.encode())
     return chosen.decode()
 

@@ -73,7 +73,8 @@ int ring_harmonics_backward(const struct ring_pass *forward, const struct ring_p
 /* Run on the threads of an OpenMP library that is loaded already: its GOMP_parallel. NULL: on threads of our own. */
 void ring_conv_share_threads(void *gomp_parallel);
 
-/* Name of the instruction set in use; with a name, switch to that one if this machine has it. */
+/* Name of the instruction set that was chosen, or "auto"; with a name, choose that one, or "auto" if this machine does not
+ * have it. */
 const char *ring_conv_instruction_set(const char *name);
 
 #endif
