@@ -74,8 +74,9 @@ NWPU = Study(
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
         Trial(
-            "gmr_resnet18-w64-augmented", "GMR-R18, width 64, augmented as in the authors' code",
-            replace(nwpu_settings("gmr_resnet18", 64), augmentation="release"),
+            "gmr_resnet18-disc-w64",
+            "GMR-R18, width 64; area-sampled, unit norm; pooling over a disc, only the disc seen",
+            replace(nwpu_settings("gmr_resnet18", 64, **UNIT_NORM, **DISC), epochs=160, batch_size=64),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
         Trial(

@@ -368,51 +368,62 @@ static void convolve_tile(const struct sweep *sweep, struct NAME(tile) tile, con
 
 /* ---- matrix products ---- */
 
-/* One register tile: sum (rows, PANEL) += a (depth, rows) . b (depth, PANEL), with the strides of a given. */
+/* One register tile: sum (rows, vectors) += a (depth, rows) . b (depth, PANEL), with the strides of a given. */
 #define multiply NAME(multiply)
-INLINE void multiply(const int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_step, const float *b,
-                     vec sum[TILE_ROWS][2]) {
+INLINE void multiply(const int rows, const int vectors, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                     const float *b, vec sum[TILE_ROWS][2]) {
     vec total[TILE_ROWS][2];
-    UNROLL for (int r = 0; r < rows; r++) total[r][0] = sum[r][0], total[r][1] = sum[r][1];
+    UNROLL for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) total[r][v] = sum[r][v];
     for (int64_t k = 0; k < depth; k++) {
-        const vec left = load(b), right = load(b + LANES);
+        vec right[2];
+        for (int v = 0; v < vectors; v++) right[v] = load(b + v * LANES);
         UNROLL for (int r = 0; r < rows; r++) {
             const float value = a[r * a_row];
-            total[r][0] += value * left;
-            total[r][1] += value * right;
+            for (int v = 0; v < vectors; v++) total[r][v] += value * right[v];
         }
         a += a_step;
         b += PANEL;
     }
-    UNROLL for (int r = 0; r < rows; r++) sum[r][0] = total[r][0], sum[r][1] = total[r][1];
+    UNROLL for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sum[r][v] = total[r][v];
 }
 
-/* The same, with the sum in memory: c (rows, columns <= PANEL), started from `start` (PANEL), or from c if NULL. */
-#define multiply_into NAME(multiply_into)
-INLINE void multiply_into(const int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
-                          const float *b, const float *start, float *c, int64_t c_row, int64_t columns) {
+/* The same, with the sum in memory: c (rows, columns <= vectors * LANES), started from `start` (PANEL), or from c if
+ * NULL. */
+#define multiply_vectors NAME(multiply_vectors)
+INLINE void multiply_vectors(const int rows, const int vectors, int64_t depth, const float *a, int64_t a_row,
+                             int64_t a_step, const float *b, const float *start, float *c, int64_t c_row,
+                             int64_t columns) {
     vec sum[TILE_ROWS][2];
     float edge[TILE_ROWS * PANEL];
     float *to = c;
     int64_t to_row = c_row;
-    if (columns < PANEL) {
+    const int64_t width = vectors * LANES;
+    if (columns < width) {
         to = edge;
-        to_row = PANEL;
-        for (int r = 0; !start && r < rows; r++) memcpy(edge + r * PANEL, c + r * c_row, sizeof(float) * (size_t)columns);
+        to_row = width;
+        for (int r = 0; !start && r < rows; r++) memcpy(edge + r * width, c + r * c_row, sizeof(float) * (size_t)columns);
         for (int r = 0; !start && r < rows; r++)
-            memset(edge + r * PANEL + columns, 0, sizeof(float) * (size_t)(PANEL - columns));
+            memset(edge + r * width + columns, 0, sizeof(float) * (size_t)(width - columns));
     }
-    UNROLL for (int r = 0; r < rows; r++) {
-        sum[r][0] = load(start ? start : to + r * to_row);
-        sum[r][1] = load((start ? start : to + r * to_row) + LANES);
-    }
-    multiply(rows, depth, a, a_row, a_step, b, sum);
-    UNROLL for (int r = 0; r < rows; r++) {
-        store(to + r * to_row, sum[r][0]);
-        store(to + r * to_row + LANES, sum[r][1]);
-    }
-    for (int r = 0; columns < PANEL && r < rows; r++)
-        memcpy(c + r * c_row, edge + r * PANEL, sizeof(float) * (size_t)columns);
+    UNROLL for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sum[r][v] = load((start ? start : to + r * to_row) + v * LANES);
+    multiply(rows, vectors, depth, a, a_row, a_step, b, sum);
+    UNROLL for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) store(to + r * to_row + v * LANES, sum[r][v]);
+    for (int r = 0; columns < width && r < rows; r++)
+        memcpy(c + r * c_row, edge + r * width, sizeof(float) * (size_t)columns);
+}
+
+/* Columns that fit into one vector do not pay for the second one of their panel. */
+#define multiply_into NAME(multiply_into)
+INLINE void multiply_into(const int rows, int64_t depth, const float *a, int64_t a_row, int64_t a_step,
+                          const float *b, const float *start, float *c, int64_t c_row, int64_t columns) {
+    if (columns > LANES)
+        multiply_vectors(rows, 2, depth, a, a_row, a_step, b, start, c, c_row, columns);
+    else
+        multiply_vectors(rows, 1, depth, a, a_row, a_step, b, start, c, c_row, columns);
 }
 
 #if TILE_ROWS > 6
@@ -447,15 +458,18 @@ static void product(int64_t count, const float *a, int64_t a_row, int64_t segmen
         }
 }
 
-/* c (rows, panels * PANEL) += a^T . b with a (count, a_row), of which `rows` columns count, and b in panels. */
+/* c (rows, panels * PANEL) += a^T . b with a (count, a_row), of which `rows` columns count, and b in panels, of which
+ * `columns` count. */
 #define product_transposed NAME(product_transposed)
 static void product_transposed(int64_t count, const float *a, int64_t a_row, int64_t rows, const float *b,
-                               int64_t panels, float *c) {
+                               int64_t columns, float *c) {
+    const int64_t panels = (columns + PANEL - 1) / PANEL;
     for (int64_t row = 0; row < rows; row += TILE_ROWS)
         for (int64_t panel = 0; panel < panels; panel++) {
             const float *b_panel = b + panel * count * PANEL;
             float *c_block = c + (row * panels + panel) * PANEL;
-#define CASE(n) case n: multiply_into(n, count, a + row, 1, a_row, b_panel, NULL, c_block, panels * PANEL, PANEL); break
+            const int64_t width = columns - panel * PANEL <= LANES ? LANES : PANEL;
+#define CASE(n) case n: multiply_into(n, count, a + row, 1, a_row, b_panel, NULL, c_block, panels * PANEL, width); break
             switch (rows - row < TILE_ROWS ? rows - row : TILE_ROWS) { ROW_CASES }
 #undef CASE
         }
@@ -479,18 +493,25 @@ static void mix_depthwise(const struct sweep *sweep, int64_t sites, const struct
         }
 }
 
-/* mixed (sites, groups * target_group) from the responses. */
+/* Columns of a product, with the zeros that the packed weight is padded with if nothing else lies behind them. */
+#define product_columns NAME(product_columns)
+INLINE int64_t product_columns(const struct sweep *sweep, int64_t columns) {
+    return sweep->groups == 1 ? round_up(columns, LANES) : columns;
+}
+
+/* mixed (sites, groups * columns) from the responses. */
 #define mix NAME(mix)
 static void mix(const struct sweep *sweep, int64_t sites, const struct scratch *scratch) {
     const int64_t rings = sweep->pass->rings, depth = rings * sweep->source_group;
     const int64_t panels = (sweep->target_group + PANEL - 1) / PANEL;
+    const int64_t columns = product_columns(sweep, sweep->target_group);
     const int whole = sweep->source.channels == sweep->source_group; /* the rings' channels lie side by side */
     for (int64_t group = 0; group < sweep->groups; group++)
         product(sites, scratch->responses + group * sweep->source_group, sweep->response_row, whole ? 1 : rings,
                 sweep->source.channels, whole ? depth : sweep->source_group,
                 sweep->panels + group * panels * depth * PANEL, depth * PANEL,
-                sweep->bias ? sweep->bias + group * panels * PANEL : NULL, scratch->mixed + group * sweep->target_group,
-                sweep->groups * sweep->target_group, sweep->target_group);
+                sweep->bias ? sweep->bias + group * panels * PANEL : NULL, scratch->mixed + group * columns,
+                sweep->groups * columns, columns);
 }
 
 #define write_tile NAME(write_tile)
@@ -517,7 +538,7 @@ static void mix_and_write(const struct sweep *sweep, struct NAME(tile) tile, con
         write_tile(sweep, tile, scratch, sweep->source.channels);
     } else {
         mix(sweep, tile.sites, scratch);
-        write_tile(sweep, tile, scratch, sweep->groups * sweep->target_group);
+        write_tile(sweep, tile, scratch, sweep->groups * product_columns(sweep, sweep->target_group));
     }
 }
 
@@ -568,9 +589,9 @@ static void accumulate_weight(const struct sweep *sweep, struct NAME(tile) tile,
             for (int64_t row = 0; row < tile.rows; row++)
                 for (int64_t column = 0; column < tile.columns; column++, to += PANEL) {
                     const float *from = companion_at(sweep, tile, row, column) + group * channels + panel * PANEL;
-                    if (width == PANEL) {
+                    if (width == PANEL || sweep->groups == 1) {
                         store(to, load(from));
-                        store(to + LANES, load(from + LANES));
+                        if (width > LANES) store(to + LANES, load(from + LANES));
                     } else {
                         for (int64_t c = 0; c < PANEL; c++) to[c] = c < width ? from[c] : 0;
                     }
@@ -579,7 +600,7 @@ static void accumulate_weight(const struct sweep *sweep, struct NAME(tile) tile,
         for (int64_t ring = 0; ring < (whole ? 1 : rings); ring++)
             product_transposed(tile.sites, scratch->responses + ring * sweep->source.channels + group * sweep->source_group,
                                sweep->response_row, whole ? rings * sweep->source_group : sweep->source_group,
-                               scratch->companion, panels,
+                               scratch->companion, channels,
                                scratch->accumulated + group * group_size + ring * sweep->source_group * panels * PANEL);
     }
 }
@@ -651,7 +672,7 @@ static void pull_back(const struct sweep *sweep, struct NAME(tile) tile, const s
                     store(scratch->responses + site * sweep->response_row + ring * channels + c,
                           load(sweep->panels + ring * channels + c) * load(scratch->companion + site * gathered_row + c));
     } else {
-        const int64_t used = sweep->groups * sweep->source_group;
+        const int64_t columns = product_columns(sweep, sweep->source_group), used = sweep->groups * columns;
         for (int64_t at = 0; used < channels && at < tile.sites * rings; at++)
             memset(scratch->responses + at / rings * sweep->response_row + at % rings * channels + used, 0,
                    sizeof(float) * (size_t)(channels - used));
@@ -659,8 +680,7 @@ static void pull_back(const struct sweep *sweep, struct NAME(tile) tile, const s
             for (int64_t ring = 0; ring < rings; ring++)
                 product(tile.sites, scratch->companion + group * depth, gathered_row, 1, 0, depth,
                         sweep->panels + group * group_size + ring * depth * PANEL, rings * depth * PANEL, NULL,
-                        scratch->responses + ring * channels + group * sweep->source_group, sweep->response_row,
-                        sweep->source_group);
+                        scratch->responses + ring * channels + group * columns, sweep->response_row, columns);
     }
 }
 
