@@ -47,6 +47,19 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "view": ("area-sampled, unit norm; only the disc seen", {**UNIT_NORM, "view": "disc"}),
     "published-disc-view": ("the paper's form; pooling over a disc, only the disc seen", DISC),
     "disc-view": ("area-sampled, unit norm; pooling over a disc, only the disc seen", {**UNIT_NORM, **DISC}),
+    "area-disc-view": ("area-sampled; pooling over a disc, only the disc seen", {**_AREA, **DISC}),
+    "point-unit-norm-disc-view": (
+        "unit norm; pooling over a disc, only the disc seen",
+        {"normalize": True, **DISC},
+    ),
+    "orthonormal-disc-view": (
+        "area-sampled, orthonormal; pooling over a disc, only the disc seen",
+        {**_AREA, "normalize": "orthonormal", **DISC},
+    ),
+    "smooth-edge-disc-view": (
+        "area-sampled, unit norm, smooth edge; pooling over a disc, only the disc seen",
+        {**UNIT_NORM, "edge": "smooth", **DISC},
+    ),
     "lowpass-disc-view": (
         "area-sampled, unit norm; low-pass before down-sampling, pooling over a disc, only the disc seen",
         {**UNIT_NORM, **DISC, "downsampling": "lowpass"},
