@@ -106,7 +106,7 @@ def compiled(*args: object) -> Tensor:
 
 def assert_as_good_as_torch(some: Case, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
     """Against float64, at most three times the error of torch's own operators in the same type, and the random walk of
-    a sum's rounding; see the ring convolution's test."""
+    a sum's rounding."""
     shape, kernel = some["shape"], some["geometry"]["kernel_size"]  # type: ignore[index]
     terms = max(math.prod(shape), math.prod(kernel) * max(shape[1], some["out"]))  # type: ignore[arg-type, index, call-overload]
     rounded = make(some, dtype, seed)
