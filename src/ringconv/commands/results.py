@@ -32,7 +32,7 @@ def results(
     All runs of a study: ringconv results nwpu10 --data data
 
     Args:
-        study: nwpu10, modelnet10, nuclei, cifar10, kernels, widths, partial, choices, choices-nuclei,
+        study: nwpu10, modelnet10, nuclei, cifar10, kernels, widths, partial, choices, choices-disc, choices-nuclei,
             choices-augmentation, beyond-nwpu10 or beyond-cifar10.
         data: Folder with the study's data, such as nwpu10.npz.
         rows: Only these rows of the study.

@@ -45,29 +45,6 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         {**UNIT_NORM, "harmonics": 2, "width": 6},
     ),
     "view": ("area-sampled, unit norm; only the disc seen", {**UNIT_NORM, "view": "disc"}),
-    "published-disc-view": ("the paper's form; pooling over a disc, only the disc seen", DISC),
-    "disc-view": ("area-sampled, unit norm; pooling over a disc, only the disc seen", {**UNIT_NORM, **DISC}),
-    "area-disc-view": ("area-sampled; pooling over a disc, only the disc seen", {**_AREA, **DISC}),
-    "point-unit-norm-disc-view": (
-        "unit norm; pooling over a disc, only the disc seen",
-        {"normalize": True, **DISC},
-    ),
-    "orthonormal-disc-view": (
-        "area-sampled, orthonormal; pooling over a disc, only the disc seen",
-        {**_AREA, "normalize": "orthonormal", **DISC},
-    ),
-    "smooth-edge-disc-view": (
-        "area-sampled, unit norm, smooth edge; pooling over a disc, only the disc seen",
-        {**UNIT_NORM, "edge": "smooth", **DISC},
-    ),
-    "lowpass-disc-view": (
-        "area-sampled, unit norm; low-pass before down-sampling, pooling over a disc, only the disc seen",
-        {**UNIT_NORM, **DISC, "downsampling": "lowpass"},
-    ),
-    "harmonics-2-narrow-disc-view": (
-        "area-sampled, unit norm, harmonics of orders 1 and 2, width 6; pooling over a disc, only the disc seen",
-        {**UNIT_NORM, **DISC, "harmonics": 2, "width": 6},
-    ),
 }
 
 
@@ -88,6 +65,27 @@ CHOICES = Study(
     split="val",
     against="published",
 )
+
+CHOICES_WITH_DISC = Study(
+    "choices-disc",
+    "Options of the ring layer where only the disc is seen, chosen on validation images",
+    NWPU,
+    "As above, but all networks see only the largest disc within the image and pool over a disc, so that what a turn"
+    " does to the corners does not hide what the rings differ in.",
+    tuple(
+        _row(
+            name,
+            _ROWS[name][0],
+            short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **_ROWS[name][1], **DISC}),
+        )
+        for name in (
+            "published", "area", "unit-norm", "area-unit-norm", "area-orthonormal", "smooth-edge", "lowpass",
+            "harmonics-2-narrow",
+        )
+    ),
+    split="val",
+    against="published",
+)  # fmt: skip
 
 CHOICES_OF_MASKS = Study(
     "choices-nuclei",

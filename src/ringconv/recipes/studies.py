@@ -9,7 +9,14 @@ from typing import Any
 from ringconv.recipes import on_nuclei
 from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
-from ringconv.recipes.choices import CHOICES, CHOICES_OF_AUGMENTATION, CHOICES_OF_MASKS, DISC, UNIT_NORM
+from ringconv.recipes.choices import (
+    CHOICES,
+    CHOICES_OF_AUGMENTATION,
+    CHOICES_OF_MASKS,
+    CHOICES_WITH_DISC,
+    DISC,
+    UNIT_NORM,
+)
 from ringconv.recipes.on_nwpu import nwpu_settings
 from ringconv.recipes.scales import get_recipe
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -167,8 +174,8 @@ CIFAR = Study(
 STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
-        NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, CHOICES_OF_MASKS,
-        CHOICES_OF_AUGMENTATION, BEYOND_NWPU, BEYOND_CIFAR,
+        NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, CHOICES_WITH_DISC,
+        CHOICES_OF_MASKS, CHOICES_OF_AUGMENTATION, BEYOND_NWPU, BEYOND_CIFAR,
     )
 }  # fmt: skip
 
