@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,9 @@ Errors = dict[str, dict[int, dict[float, float]]]
 
 def drawn_kernels(kernel_size: int, kind: str, draws: int = DRAWS, seed: int = 0) -> Tensor:
     """Kernels (draws, 1, k, k) of freshly initialised layers of the given row of the table, in float64."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # Three hard rings that are not circular leave one without a tap on 3x3: the row shows what comes of it.
+        warnings.filterwarnings("ignore", message=".* rings are more than the radii of a 3x3 kernel can tell apart")
         torch.manual_seed(seed)
         layer = GMRConv2d(1, draws, kernel_size, init="paper", dtype=torch.float64, **KINDS[kind])
     return layer.kernel().detach()
