@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ringconv._checks import is_integer
 from ringconv._ring_samples import bin_of_radius, hard_edges, orbits_of, release_edges, samples_of
@@ -195,7 +196,8 @@ class RingGeometry:
         """Rings, from 0, that are 0 at every tap. Gaussian ones are not, unless others are taken out of them."""
         if self.gaussian and self.normalize != "orthonormal":
             return []
-        with torch.device("cpu"):  # layers are also made where tensors have no values
+        # Layers are also made where tensors have no values: on the meta device, and as fake ones.
+        with torch.device("cpu"), _disable_current_modes():
             return [ring for ring, taps in enumerate(self.basis()) if not taps.any()]
 
     def warn_of_empty_rings(self, chosen: bool = True, stacklevel: int = 2) -> None:
