@@ -60,9 +60,10 @@ NWPU = Study(
     " networks have the same 5x5 stem with pooling, as the authors' released code has it; the paper's text leaves the"
     " pooling out, and its networks are 64 channels wide. The networks of width 64 have as many epochs as fit, and more"
     " steps than 250 epochs in batches of 128: the paper's form 120 in batches of 32, the other one 160 in batches of"
-    " 64. The last two have options that the paper does not have, chosen on validation images below. G-R18 pools over"
-    " the group before its head and down-samples by averages; the public code, which the paper's row may be of, does"
-    " neither.",
+    " 64. The last two have options that the paper does not have: the form of the rings and the disc did well on"
+    " validation images below, epochs and batches were not chosen there, and test figures of the paper's form and of"
+    " shorter trainings were known. G-R18 pools over the group before its head and down-samples by averages; the public"
+    " code, which the paper's row may be of, does neither.",
     (
         _nwpu_row("resnet18", "R18"),
         _nwpu_row("gmr_resnet18", "GMR-R18"),
