@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ringconv.recipes.choices import DISC, UNIT_NORM
+from ringconv.recipes.choices import DISC, SMOOTH, UNIT_NORM
 from ringconv.recipes.networks import published_form
 from ringconv.recipes.on_nwpu import DATA, SHORT, short_nwpu_settings
 from ringconv.recipes.study import THREE_SEEDS, Study, Trial
@@ -43,6 +43,12 @@ def _trials(settings: Callable[..., TrainSettings]) -> tuple[Trial, ...]:
             "unit-norm-disc-view",
             f"GMR-R18, area-sampled, unit norm; {seen}",
             settings(rings, 8, **UNIT_NORM, **DISC),
+            THREE_SEEDS,
+        ),
+        Trial(
+            "smooth-disc-view",
+            f"GMR-R18, area-sampled, unit norm, smooth edge; {seen}",
+            settings(rings, 8, **SMOOTH, **DISC),
             THREE_SEEDS,
         ),
         Trial(

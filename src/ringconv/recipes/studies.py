@@ -11,6 +11,7 @@ from ringconv.recipes.ablations import KERNELS, PARTIAL_ROTATION, WIDTHS
 from ringconv.recipes.beyond import BEYOND_CIFAR, BEYOND_NWPU
 from ringconv.recipes.choices import (
     CHOICES,
+    CHOICES_FOR_WIDE,
     CHOICES_OF_AUGMENTATION,
     CHOICES_OF_MASKS,
     CHOICES_WITH_DISC,
@@ -176,7 +177,7 @@ STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
         NWPU, MODELNET, NUCLEI, CIFAR, KERNELS, WIDTHS, PARTIAL_ROTATION, CHOICES, CHOICES_WITH_DISC,
-        CHOICES_OF_MASKS, CHOICES_OF_AUGMENTATION, BEYOND_NWPU, BEYOND_CIFAR,
+        CHOICES_OF_MASKS, CHOICES_OF_AUGMENTATION, CHOICES_FOR_WIDE, BEYOND_NWPU, BEYOND_CIFAR,
     )
 }  # fmt: skip
 
