@@ -510,9 +510,9 @@ def test_compile_full_graph_traces_without_breaks():
 
 
 def test_repr_shows_what_differs_from_the_defaults():
-    layer = GMRConv2d(4, 8, 9, padding=4, sampling="area", bias=False, groups=2)
+    layer = GMRConv2d(4, 8, 9, padding=4, sampling="point", bias=False, groups=2)
     assert repr(layer) == (
-        "GMRConv2d(4, 8, kernel_size=(9, 9), rings=5, padding=(4, 4), groups=2, sampling='area', bias=False)"
+        "GMRConv2d(4, 8, kernel_size=(9, 9), rings=5, padding=(4, 4), groups=2, sampling='point', bias=False)"
     )
 
 

@@ -105,7 +105,7 @@ def test_11_loading_in_eval_takes_effect(x):
 
 @torch.no_grad()
 def test_12_eval_holds_no_dense_kernels():
-    network = gmr_resnet(width=16).eval()
+    network = gmr_resnet(width=64).eval()
     network(torch.randn(1, 3, 32, 32))
 
     def floats_in(value):
@@ -176,7 +176,7 @@ def test_20_more_rings_than_radii_warn():
 
 
 def test_21_sigma_is_in_pixels_from_the_start():
-    layer = GMRConv2d(4, 8, 9)
+    layer = GMRConv2d(4, 8, 9, preset="paper")
     geometry = layer.geometry
     sigma = math.exp(geometry.initial_log_sigma)
     torch.testing.assert_close(layer.log_sigma.exp(), torch.full((5,), 1.125 / 2.355))

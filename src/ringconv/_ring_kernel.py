@@ -119,7 +119,9 @@ class RingKernel(nn.Module):
 
     @property
     def _table_dtype(self) -> torch.dtype:
-        return torch.float64 if self.weight.dtype == torch.float64 else torch.float32
+        # The weight itself may be what a hook computes in the next call, and still have its old dtype.
+        dtype = next(self.parameters(), self.weight).dtype
+        return torch.float64 if dtype == torch.float64 else torch.float32
 
     def _build_tables(self) -> None:
         """(Re)build the geometry's constants beside the weight, in float32 or, for a float64 layer, float64."""

@@ -109,7 +109,7 @@ def convert(
         return_report: return (model, report); ``print(report)`` says what became of every layer, and what still breaks
             equivariance.
         example_input: with ``return_report``: an input with square maps, to measure where equivariance is lost.
-        layer_options: further keywords of the new layers, such as ``sampling="area"``.
+        layer_options: further keywords of the new layers, such as ``preset="paper"``.
 
     Returns:
         The converted model, and the :class:`ConversionReport` if asked for.

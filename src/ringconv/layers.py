@@ -80,13 +80,15 @@ class _GMRConvNd(RingKernel):
         sigma: width of the rings: ``"layer"`` trains n values, ``"channel"`` trains n values for each pair of
             channels (dense method only), ``"fixed"`` keeps the initial ones, None makes hard rings.
         circular: zero outside of r < k/2.
-        sampling: ``"point"`` takes the ring function at each tap's centre, as the paper does; ``"area"`` takes its mean
-            over each tap's pixel, which is more equivariant between quarter turns; ``"binned"`` does as the authors'
-            package 1.0.3.
+        sampling: ``"area"`` takes the mean of the ring function over each tap's pixel, which is more equivariant
+            between quarter turns than ``"point"``, its value at the tap's centre, as in the paper; ``"binned"`` does as
+            the authors' package 1.0.3. Default "area", but "point" for ``sigma="channel"``, which has as many rings as
+            weights.
         normalize: True scales every ring to unit L2 norm; ``"orthonormal"`` also takes away what it has in common with
-            the rings inside of it.
-        edge: ``"hard"`` ends a circular kernel at r = k/2, as the paper does; ``"smooth"`` lets it fall as half a
-            cosine over one pixel (:class:`ringconv.RingGeometry` has the formula).
+            the rings inside of it; False leaves them as the Gaussians are, as in the paper.
+        edge: ``"smooth"`` lets a circular kernel fall as half a cosine over one pixel
+            (:class:`ringconv.RingGeometry` has the formula); ``"hard"`` ends it at r = k/2, as the paper does. Default
+            "smooth" if circular.
         init: ``"paper"``: normal weights of std sqrt(2 / (n C_in / groups)); ``"unit"``: gain 1 on white noise.
         spacing: voxel size per axis, for anisotropic volumes; only the ratios matter.
         method: ``"dense"`` builds the kernel; ``"factored"`` runs a ring pass and a mixing product; ``"fused"`` does
@@ -98,8 +100,8 @@ class _GMRConvNd(RingKernel):
             is mixed into the output by ``harmonic_weight``: how strongly the image changes around a pixel, whatever
             the direction. This keeps the equivariance, and makes the layer nonlinear.
         harmonic_rings: ``"middle"``: ring n // 2; ``"all"``: every ring but the first; or the rings' numbers, from 0.
-        preset: ``"paper"`` fixes sigma, circular, sampling, normalize, edge, init and harmonics to the published form,
-            which are also the defaults today; options that are given beside it win.
+        preset: ``"paper"`` fixes sigma, circular, sampling, normalize, edge, init and harmonics to the published form;
+            with ``sampling="binned"`` beside it, to that of the authors' package. Options that are given beside it win.
 
     Attributes:
         weight: (out_channels, in_channels / groups, n).
@@ -131,12 +133,12 @@ class _GMRConvNd(RingKernel):
         rings: int | None = None,
         sigma: SigmaMode | None = "layer",
         circular: bool = True,
-        sampling: Sampling = "point",
-        normalize: Normalize = False,
+        sampling: Sampling | None = None,
+        normalize: Normalize = True,
         init: Init = "paper",
         spacing: Sequence[float] | None = None,
         method: Method = "auto",
-        edge: Edge = "hard",
+        edge: Edge | None = None,
         harmonics: int = 0,
         harmonic_rings: HarmonicRings = "middle",
         preset: Preset | None = None,
@@ -190,6 +192,10 @@ class _GMRConvNd(RingKernel):
                 EquivarianceWarning,
                 stacklevel=4,
             )
+        if sampling is None:
+            sampling = "point" if sigma == "channel" else "area"
+        if edge is None:
+            edge = "smooth" if circular else "hard"
         self.geometry = RingGeometry(
             kernel_size=self.kernel_size,
             rings=rings or 0,
@@ -359,7 +365,7 @@ class _GMRConvNd(RingKernel):
         if self.harmonics:
             parts.append(f"harmonic_rings={self.harmonic_rings}")
         geometry_defaults: dict[str, object] = {
-            "circular": True, "sampling": "point", "normalize": False, "spacing": None, "edge": "hard"
+            "circular": True, "sampling": "area", "normalize": True, "spacing": None, "edge": "smooth"
         }  # fmt: skip
         parts += [
             f"{name}={getattr(self.geometry, name)!r}"

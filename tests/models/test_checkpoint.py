@@ -231,6 +231,27 @@ def test_a_later_format(model, path):
         load_model(path)
 
 
+def test_files_of_format_1_have_the_papers_rings(path):
+    """The options that such a file does not name are those that were the defaults then."""
+    model = create_model("gmr_resnet18", preset="paper", width=2, num_classes=3).eval()
+    save_model(path, model)
+    edit_info(path, version=1, options={"width": 2, "num_classes": 3})
+    x = torch.randn(1, 3, 16, 16)
+    assert torch.equal(load_model(path)(x), model(x))
+    edit_info(path, version=1, options={"width": 2, "num_classes": 3, "sampling": "area"})
+    loaded = load_model(path)
+    assert torch.equal(loaded(x), reloaded(model, sampling="area")(x))
+    save_model(path, loaded)
+    assert torch.equal(load_model(path)(x), loaded(x))
+
+
+def reloaded(model, **options):
+    """Its weights in a network with further options."""
+    other = create_model(model.model_name, **model.model_options, **options).eval()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
 def test_metadata_of_another_model(model, path):
     save_model(path, model)
     edit_info(path, name="gmr_resnet34")

@@ -82,19 +82,27 @@ def test_bad_options_are_refused():
 # -- presets
 
 
-def test_todays_defaults_are_the_papers():
+def test_the_defaults_differ_from_the_papers_in_the_form_of_the_rings_only():
     """If a default changes, the preset must not: then this test is what changes."""
-    given, default = GMRConv2d(4, 8, 9, preset="paper"), GMRConv2d(4, 8, 9)
+    ours = {"sampling": "area", "normalize": True, "edge": "smooth"}
+    given, default = GMRConv2d(4, 8, 9, preset="paper", **ours), GMRConv2d(4, 8, 9)
     assert repr(given) == repr(default)
     assert given.geometry == default.geometry
     torch.manual_seed(0)
-    network = small(preset="paper")
+    network = small(preset="paper", **ours)
     torch.manual_seed(0)
     same = small()
     assert all(
         torch.equal(a, b) for a, b in zip(network.state_dict().values(), same.state_dict().values(), strict=True)
     )
     assert str(network) == str(same)
+
+
+def test_defaults_that_follow_other_options():
+    assert GMRConv2d(4, 8, 9, circular=False).geometry.edge == "hard"
+    assert GMRConv2d(4, 8, 9, sigma="channel").geometry.sampling == "point"
+    with pytest.raises(ValueError, match="edge must be one of 'hard', 'smooth', got ''"):
+        GMRConv2d(4, 8, 9, edge="")
 
 
 def test_the_preset_is_the_published_form():

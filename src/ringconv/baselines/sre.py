@@ -1,6 +1,6 @@
 """SRE-Conv (Du et al. 2025), the authors' earlier method: hard rings, one weight each, no Gaussian.
 
-It is the ring convolution with ``sigma=None``.
+It is the ring convolution with ``preset="paper", sigma=None``.
 
 Kept exactly: quarter turns and reflections. Not kept: angles in between, for which hard rings are coarser than
 Gaussian ones.
@@ -32,5 +32,5 @@ def sre_resnet18(
     """
     if options.get("sigma") is not None:
         raise ValueError(f"hard rings have no sigma, got sigma={options['sigma']!r}; use gmr_resnet18")
-    options["sigma"] = None
-    return gmr_resnet(18, kernel_size=kernel_size, rings=rings, stem_kernel_size=stem_kernel_size, **options)
+    published: RingResNetOptions = {"preset": "paper", **options, "sigma": None}
+    return gmr_resnet(18, kernel_size=kernel_size, rings=rings, stem_kernel_size=stem_kernel_size, **published)

@@ -42,7 +42,7 @@ def compare(
 
     Your images:             ringconv compare --data photos/
 
-    Other models:            ringconv compare --data x.npz --models resnet18 gmr_resnet18:sampling=area:normalize=true
+    Other models:            ringconv compare --data x.npz --models resnet18 gmr_resnet18:preset=paper
 
     After Ctrl-C or a crash: the same command with --resume
 
@@ -152,7 +152,7 @@ def _own_data(
 
 
 def _model(label: str) -> tuple[str, dict[str, Any]]:
-    """gmr_resnet18:width=8:sampling=area -> its name and its options"""
+    """gmr_resnet18:width=8:preset=paper -> its name and its options"""
     from ringconv.commands.train import named_values_of
 
     name, *options = label.split(":")

@@ -19,10 +19,11 @@ from torch.overrides import TorchFunctionMode
 
 from ringconv._extras import needs
 from ringconv._version import __version__
-from ringconv.models.registry import create_model, model_entry
+from ringconv.models.registry import create_model, list_models, model_entry
 
-FORMAT = 1
-"""Of the metadata; higher numbers are files of later versions."""
+FORMAT = 2
+"""Of the metadata; higher numbers are files of later versions. In files of format 1, ring layers have the paper's form
+where the options do not say otherwise: it was the default."""
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 
@@ -255,6 +256,8 @@ def _from_json(path: Path, metadata: Mapping[str, str] | None) -> CheckpointInfo
             )
         preprocessing = stored.pop("preprocessing", None)
         names = tuple(stored.pop("class_names", ()))
+        if version == 1 and stored["name"] in list_models() and "preset" in model_entry(stored["name"]).options:
+            stored["options"] = {"preset": "paper", **stored["options"]}
         prepared = None if preprocessing is None else Preprocessing(**preprocessing)
         return CheckpointInfo(**stored, class_names=names, preprocessing=prepared)
     except CheckpointError:

@@ -61,12 +61,12 @@ class RingOptions(TypedDict, total=False):
 
     sigma: SigmaMode | None
     circular: bool
-    sampling: Sampling
+    sampling: Sampling | None
     normalize: Normalize
     init: Init
     spacing: Sequence[float] | None
     method: Method
-    edge: Edge
+    edge: Edge | None
     harmonics: int
     harmonic_rings: HarmonicRings
     preset: Preset | None

@@ -126,6 +126,7 @@ def _options(weights: Mapping[str, Tensor]) -> dict[str, Any]:
         "stem_kernel_size": math.isqrt(weights["conv1.weight_index_mat"].shape[-1]),
         "kernel_size": tuple(math.isqrt(table.shape[-1]) for table in tables),
         "rings": tuple(table.shape[-2] for table in tables),
+        "preset": "paper",
         "sampling": "binned",
     }
 

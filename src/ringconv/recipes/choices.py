@@ -130,7 +130,7 @@ CHOICES_OF_AUGMENTATION = Study(
     against="none",
 )
 
-_WIDE = nwpu_settings("gmr_resnet18", 32, **SMOOTH, **DISC, harmonics=2)
+_WIDE = replace(nwpu_settings("gmr_resnet18", 32, **SMOOTH, **DISC, harmonics=2), epochs=60, batch_size=32)
 
 CHOICES_FOR_WIDE = Study(
     "choices-wide",
@@ -140,10 +140,7 @@ CHOICES_FOR_WIDE = Study(
     " 32, area-sampled rings of unit norm with a smooth edge, harmonics of orders 1 and 2, pooling over a disc, only"
     " the disc seen, on four fifths of the training crops of NWPU-10, tested on the last fifth: 60 epochs in batches of"
     " 32, the rest as in the first table. Crops are of training images only; whole images are tested.",
-    tuple(
-        _row(name, label, replace(_WIDE, epochs=60, batch_size=32, **changed))
-        for name, label, changed in (("whole", "whole images", {}), ("crops", "random crops of 56x56", {"crop": 56}))
-    ),
+    (_row("whole", "whole images", _WIDE), _row("crops", "random crops of 56x56", replace(_WIDE, crop=56))),
     split="val",
     against="whole",
 )

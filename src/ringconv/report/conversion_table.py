@@ -168,7 +168,7 @@ gradient descent on the converted model every parameter had a finite gradient. `
 ```python
 from ringconv.convert import convert, recalibrate_batchnorm
 
-model = convert(model, kernel_size={{"layer1.*": 9}}, skip="fc", sampling="area")  # sizes by layer name
+model = convert(model, kernel_size={{"layer1.*": 9}}, skip="fc", sigma="fixed")  # sizes by layer name
 model = convert(trained, from_weights=True)  # every kernel becomes the nearest ring kernel
 recalibrate_batchnorm(model, loader)  # some hundred images; then train on
 ```

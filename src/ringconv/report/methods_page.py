@@ -49,13 +49,14 @@ METHODS = (
     ),
     Method(
         "GMR-Conv (ours)", ("gmr_resnet18",), "K = sum_i w_i G_i,  G_i(r) = exp(-(r - mu_i)^2 / 2 sigma_i^2)",
-        "One weight per Gaussian ring. With `sampling=\"area\", edge=\"smooth\"` it is closest to symmetric between"
-        " quarter turns (docs/options.md).",
+        "One weight per Gaussian ring. By default rings are averaged over pixels, scaled to unit norm and end smoothly,"
+        " which is closest to symmetric between quarter turns; `preset=\"paper\"` is the published form"
+        " (docs/options.md).",
         "quarter turns and reflections, at every size", "all other angles", "-",
     ),
     Method(
         "SRE-Conv (Du et al. 2025)", ("sre_resnet18",), "K(r) = w_i for r in ring i",
-        "The authors' earlier method: hard rings. Ours with `sigma=None`.",
+        "The authors' earlier method: hard rings. Ours with `preset=\"paper\", sigma=None`.",
         "quarter turns and reflections, at every size", "all other angles, more coarsely", "-",
     ),
     Method(

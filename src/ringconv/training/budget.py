@@ -112,8 +112,8 @@ class Found:
 CONTENDERS = (
     Contender("plain", "resnet18", averages=(4, 8)),
     Contender("plain, turned in training", "resnet18", turned=True),
-    Contender("GMR-Conv", "gmr_resnet18"),
-    Contender("GMR-Conv, area, unit norm", "gmr_resnet18", {"sampling": "area", "normalize": True}),
+    Contender("GMR-Conv", "gmr_resnet18", {"preset": "paper"}),
+    Contender("GMR-Conv, area, unit norm", "gmr_resnet18", {"preset": "paper", "sampling": "area", "normalize": True}),
     Contender("SRE-Conv", "sre_resnet18"),
     Contender("Symm-Conv", "symm_resnet18"),
     Contender("G-CNN p4", "p4_resnet18"),

@@ -35,5 +35,4 @@ def small_network(kind: Kind, classes: int, width: int = 16) -> nn.Sequential:
 def _conv(kind: Kind, in_channels: int, out_channels: int) -> nn.Module:
     if kind == "plain":
         return nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
-    # Area sampling and rings of unit norm stay closest to equivariant between quarter turns.
-    return GMRConv2d(in_channels, out_channels, 3, padding=1, bias=False, sampling="area", normalize=True)
+    return GMRConv2d(in_channels, out_channels, 3, padding=1, bias=False)
