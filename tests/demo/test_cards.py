@@ -63,12 +63,12 @@ def test_a_picture_of_nothing_is_no_error(angle, bundled):
 
 
 def test_every_position_of_the_sliders_draws_a_kernel():
-    switches = list(itertools.product((False, True), repeat=3))
+    switches = list(itertools.product((False, True), repeat=4))
     for number, (size, rings) in enumerate(itertools.product(range(SIZES[0], SIZES[1] + 1, 3), (1, 2, 5, RINGS[1]))):
-        gaussian, circular, normalize = switches[number % len(switches)]
+        gaussian, circular, normalize, smooth = switches[number % len(switches)]
         sampling = SAMPLINGS[number % len(SAMPLINGS)]
         sigma = SIGMAS[number % 2]
-        choice = KernelChoice(size, rings, sigma, gaussian, circular, sampling, normalize, "random 1")
+        choice = KernelChoice(size, rings, sigma, gaussian, circular, sampling, normalize, smooth, "random 1")
         drawn = kernel_card(choice)
         assert not NUMBERS.search(drawn), choice
         assert drawn.count("<polyline") == rings + 2
@@ -77,8 +77,8 @@ def test_every_position_of_the_sliders_draws_a_kernel():
 def test_the_kernel_is_that_of_the_layer():
     from ringconv import GMRConv2d
 
-    choice = KernelChoice(size=7, rings=4, sigma=0.6, sampling="area", normalize=True)
-    layer = GMRConv2d(1, 1, 7, rings=4, sampling="area", normalize=True, dtype=torch.float64)
+    choice = KernelChoice(size=7, rings=4, sigma=0.6)
+    layer = GMRConv2d(1, 1, 7, rings=4, dtype=torch.float64)
     with torch.no_grad():
         layer.log_sigma.fill_(np.log(0.6))
         layer.weight.copy_(choice.ring_weights)

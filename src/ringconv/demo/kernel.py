@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ringconv.demo.controls import Draw, quiet
 from ringconv.demo.drawing import DIVERGING, Axis, Line, card, chart, coloured, figure, grid, note, rounded_up
-from ringconv.rings import SAMPLINGS, RingGeometry, Sampling
+from ringconv.rings import SAMPLINGS, Edge, RingGeometry, Sampling
 
 Weights = Literal["equal", "alternating", "random 1", "random 2", "random 3"]
 
@@ -41,13 +41,20 @@ class KernelChoice:
     circular: bool = True
     sampling: Sampling = "area"
     normalize: bool = True
+    smooth: bool = True
+    """Where there is a circle."""
     weights: Weights = "random 1"
 
     @property
     def geometry(self) -> RingGeometry:
+        sides = (self.size, self.size)
         return RingGeometry(
-            (self.size, self.size), self.rings, self.circular, self.gaussian, self.sampling, self.normalize
+            sides, self.rings, self.circular, self.gaussian, self.sampling, self.normalize, edge=self.edge
         )
+
+    @property
+    def edge(self) -> Edge:
+        return "smooth" if self.smooth and self.circular else "hard"
 
     @property
     def ring_weights(self) -> Tensor:
@@ -70,7 +77,7 @@ class KernelChoice:
         sigma = "" if self.gaussian else ", sigma=None"
         return (
             f"GMRConv2d(in_channels, out_channels, {self.size}, padding={self.size // 2}, rings={self.rings}{sigma},"
-            f' circular={self.circular}, sampling="{self.sampling}", normalize={self.normalize})'
+            f' circular={self.circular}, sampling="{self.sampling}", normalize={self.normalize}, edge="{self.edge}")'
         )
 
 
@@ -189,6 +196,7 @@ def kernel_tab(gr: Any) -> Draw:
             gaussian = gr.Checkbox(start.gaussian, label="Gaussian rings (else hard)")
             circular = gr.Checkbox(start.circular, label="Circle: zero in the corners")
             normalize = gr.Checkbox(start.normalize, label="Normalize: every ring at unit norm")
+            smooth = gr.Checkbox(start.smooth, label="Smooth edge of the circle")
             sampling = gr.Radio(list(SAMPLINGS), value=start.sampling, label="Sampling")
             weights = gr.Dropdown(list(get_args(Weights)), value=start.weights, label="Weights of the rings")
         with gr.Column(scale=6, min_width=300):
@@ -197,7 +205,7 @@ def kernel_tab(gr: Any) -> Draw:
     def frame(*values: Any) -> str:
         return kernel_card(KernelChoice(*values))
 
-    inputs = [size, rings, sigma, gaussian, circular, sampling, normalize, weights]
+    inputs = [size, rings, sigma, gaussian, circular, sampling, normalize, smooth, weights]
     draw: Draw = {"fn": frame, "inputs": inputs, "outputs": drawn, **quiet()}
     for control in inputs:
         control.input(**draw)

@@ -41,8 +41,6 @@ SEGMENTER: dict[Kind, tuple[str, dict[str, Any]]] = {
             "num_classes": 1,
             "width": 12,
             "kernel_size": [5, 5, 3, 3],
-            "sampling": "area",
-            "normalize": True,
         },
     ),
 }
