@@ -138,8 +138,8 @@ def test_correlations_are_cosines_of_free_parameters(drawn):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"sampling": "area", "normalize": True}, {"sigma": None}, {"sampling": "binned"}, {"sigma": "channel"},
-     {"circular": False}],
+    [{}, {"preset": "paper"}, {"sigma": None}, {"sampling": "binned"}, {"sigma": "channel"}, {"circular": False},
+     {"normalize": "orthonormal"}],
 )  # fmt: skip
 def test_rings_and_weights_make_the_kernel(options, drawn):
     layer = GMRConv2d(2, 3, 7, **options)
@@ -152,6 +152,21 @@ def test_rings_and_weights_make_the_kernel(options, drawn):
     assert np.allclose(sum(w * ring for w, ring in zip(weights, rings, strict=True)), kernel, atol=1e-6)
     assert f"$w_{{1}}$ = {weights[0]:.2f}" in texts
     assert texts.count("distance r from the centre (pixels)") == 2
+
+
+@pytest.mark.parametrize("options", [{"preset": "paper"}, {"normalize": True}, {"edge": "smooth"}], ids=str)
+def test_rings_taken_at_points_lie_on_the_curve(options):
+    layer = GMRConv2d(1, 1, 7, **{"sampling": "point", **options})
+    figure = kernel_from_rings(layer)
+    (axes,) = (one for one in figure.axes if one.get_title() == "the rings")
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    dots, curves = lines[::2], lines[1::2]
+    assert len(dots) == len(curves) == layer.rings
+    for dot, curve in zip(dots, curves, strict=True):
+        radius, value = dot.get_xdata(), dot.get_ydata()
+        inside = radius <= curve.get_xdata()[-1]
+        assert np.allclose(np.interp(radius, *curve.get_data())[inside], value[inside], atol=2e-3)
+        assert not value[~inside].any()
 
 
 def test_many_rings_are_thinned_out(drawn):

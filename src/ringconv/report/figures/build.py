@@ -28,6 +28,7 @@ from ringconv._figure_style import (
     signed_map,
     spread,
 )
+from ringconv._ring_samples import edge_window, outer_radius
 from ringconv._rotate import distance_from, middle
 from ringconv.layers import GMRConv2d
 from ringconv.ops import factored_conv
@@ -192,12 +193,14 @@ def _continuous(layer: GMRConv2d, basis: Tensor) -> tuple[NDArray[np.float64], N
     geometry, log_sigma = layer.geometry, layer.log_sigma
     if not geometry.gaussian or geometry.sampling == "binned" or log_sigma.ndim > 1 or geometry.spacing is not None:
         return None
+    if geometry.normalize == "orthonormal":
+        return None
     log_sigma = log_sigma.detach().cpu().double()
     sigma = clipped_sigma(log_sigma, geometry.sigma_range).numpy()[:, None]
-    reach = geometry.extent / 2 if geometry.circular else math.hypot(*layer.kernel_size) / 2
+    reach = outer_radius(geometry) if geometry.circular else math.hypot(*layer.kernel_size) / 2
     r = np.linspace(0, reach, 200)
     mu = np.arange(geometry.rings)[:, None] * geometry.delta
-    values = np.exp(-0.5 * ((r - mu) / sigma) ** 2)
+    values = np.exp(-0.5 * ((r - mu) / sigma) ** 2) * edge_window(geometry, r)
     # What the normalisation multiplied each ring by.
     raw = dataclasses.replace(geometry, normalize=False).basis(log_sigma).flatten(1)
     scale = basis.double().flatten(1).amax(1) / raw.amax(1).clamp(min=1e-30)
