@@ -118,25 +118,29 @@ class RingKernel(nn.Module):
         return HarmonicTables(*(getattr(self, name) for name in _HARMONIC_BUFFERS))
 
     @property
+    def _of_weight(self) -> Tensor:
+        """Has the weight's dtype and device: if a hook computes the weight, it has its old ones until the next call."""
+        return next(self.parameters(), self.weight)
+
+    @property
     def _table_dtype(self) -> torch.dtype:
-        # The weight itself may be what a hook computes in the next call, and still have its old dtype.
-        dtype = next(self.parameters(), self.weight).dtype
-        return torch.float64 if dtype == torch.float64 else torch.float32
+        return torch.float64 if self._of_weight.dtype == torch.float64 else torch.float32
 
     def _build_tables(self) -> None:
         """(Re)build the geometry's constants beside the weight, in float32 or, for a float64 layer, float64."""
-        tables = self.geometry.tables(self._table_dtype, self.weight.device)
+        like = self._of_weight
+        tables = self.geometry.tables(self._table_dtype, like.device)
         for name, table in zip(_TABLE_BUFFERS, tables, strict=True):
             setattr(self, name, table)
         if self.harmonics:
             of_harmonics = harmonic_tables(
-                self.geometry, self.harmonics, self.harmonic_rings, self._table_dtype, self.weight.device
+                self.geometry, self.harmonics, self.harmonic_rings, self._table_dtype, like.device
             )
             for name, table in zip(_HARMONIC_BUFFERS, of_harmonics, strict=True):
                 setattr(self, name, table)
         self._kept = {}
         if self.sigma == "fixed" and self.geometry.gaussian:
-            setattr(self, self._sigma_name, self.weight.new_full((self.rings,), self.geometry.initial_log_sigma))
+            setattr(self, self._sigma_name, like.new_full((self.rings,), self.geometry.initial_log_sigma))
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> RingKernel:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves

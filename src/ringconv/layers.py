@@ -192,19 +192,15 @@ class _GMRConvNd(RingKernel):
                 EquivarianceWarning,
                 stacklevel=4,
             )
-        if sampling is None:
-            sampling = "point" if sigma == "channel" else "area"
-        if edge is None:
-            edge = "smooth" if circular else "hard"
         self.geometry = RingGeometry(
             kernel_size=self.kernel_size,
             rings=rings or 0,
             circular=circular,
             gaussian=sigma is not None,
-            sampling=sampling,
+            sampling=_default_sampling(sigma) if sampling is None else sampling,
             normalize=normalize,
             spacing=None if spacing is None else tuple(float(step) for step in spacing),
-            edge=edge,
+            edge=_default_edge(circular) if edge is None else edge,
         )
         self.geometry.warn_of_empty_rings(chosen=rings is not None, stacklevel=4)
         self.rings = self.geometry.rings
@@ -364,9 +360,10 @@ class _GMRConvNd(RingKernel):
         parts += [f"{name}={getattr(self, name)!r}" for name, value in defaults.items() if getattr(self, name) != value]
         if self.harmonics:
             parts.append(f"harmonic_rings={self.harmonic_rings}")
-        geometry_defaults: dict[str, object] = {
-            "circular": True, "sampling": "area", "normalize": True, "spacing": None, "edge": "smooth"
-        }  # fmt: skip
+        geometry_defaults: dict[str, object] = {"circular": True, "normalize": True, "spacing": None}
+        if not self.geometry.single_tap:
+            geometry_defaults["sampling"] = _default_sampling(self.sigma)
+            geometry_defaults["edge"] = _default_edge(self.geometry.circular)
         parts += [
             f"{name}={getattr(self.geometry, name)!r}"
             for name, value in geometry_defaults.items()
@@ -390,6 +387,15 @@ class GMRConv2d(_GMRConvNd):
 class GMRConv3d(_GMRConvNd):
     __doc__ = _GMRConvNd.__doc__
     _dimensions = 3
+
+
+def _default_sampling(sigma: SigmaMode | None) -> Sampling:
+    """Area sampling holds hundreds of samples of every ring, and "channel" has a ring for every weight."""
+    return "point" if sigma == "channel" else "area"
+
+
+def _default_edge(circular: bool) -> Edge:
+    return "smooth" if circular else "hard"
 
 
 def _in_memory_format_of(x: Tensor, y: Tensor) -> Tensor:

@@ -26,6 +26,9 @@ NETWORK_PRESETS: dict[str, dict[str, Any]] = {
 }
 """Options of the networks beside those of their ring layers."""
 
+_FOLLOW_OTHERS = ("sampling", "edge")
+"""Options of the layers that are None by default: what they are follows from the others."""
+
 _Parameters = ParamSpec("_Parameters")
 
 
@@ -34,8 +37,9 @@ def takes_preset(init: Callable[_Parameters, None]) -> Callable[_Parameters, Non
 
     @functools.wraps(init)
     def with_preset(*args: _Parameters.args, **options: _Parameters.kwargs) -> None:
-        preset = options.get("preset")
-        init(*args, **{**of_preset(LAYER_PRESETS, preset), **options})
+        preset = of_preset(LAYER_PRESETS, options.get("preset"))
+        left_to_it = [name for name in _FOLLOW_OTHERS if name in preset and options.get(name) is None]
+        init(*args, **{**preset, **{name: value for name, value in options.items() if name not in left_to_it}})
 
     return with_preset
 

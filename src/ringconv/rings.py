@@ -57,7 +57,7 @@ class RingTables(NamedTuple):
 
 @dataclass(frozen=True)
 class RingGeometry:
-    """Where the rings of a kernel lie and how they are sampled on its taps.
+    """Where the rings of a kernel lie and how they are sampled on its taps; by default as in the paper.
 
     The radius is Euclidean, in pixels, from the middle of the box: at a tap for an odd side, between two taps
     for an even one. ``k`` is the longest side. A box with unequal sides keeps the symmetry it has: the flips, and

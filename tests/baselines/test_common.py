@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from ringconv import GMRConv2d
 from ringconv._extras import MissingExtraError
 from ringconv.baselines import GroupConv2d, HarmonicConv2d, ORConv2d, RICConv2d, SymmConv2d, fuhl
 from ringconv.baselines.fields import FieldBatchNorm2d
@@ -144,6 +145,16 @@ def test_our_readings_are_marked():
         create_model("rad_resnet34", radii=0)
     with pytest.raises(ValueError, match="hard rings have no sigma"):
         create_model("sre_resnet18", sigma="layer")
+
+
+def test_published_rings_are_hard_whatever_the_default():
+    layers = [fuhl.rad_conv(1, 1, radii=3)]
+    for options in ({}, {"preset": None}):
+        network = create_model("sre_resnet18", width=2, **options)
+        layers += [layer for layer in network.modules() if isinstance(layer, GMRConv2d)]
+    for layer in layers:
+        assert set(layer.basis().unique().tolist()) == {0.0, 1.0}
+        assert (layer.basis().sum(0) <= 1).all()
 
 
 def test_networks_of_escnn_are_listed_and_say_what_they_need():

@@ -238,6 +238,8 @@ def test_files_of_format_1_have_the_papers_rings(path):
     edit_info(path, version=1, options={"width": 2, "num_classes": 3})
     x = torch.randn(1, 3, 16, 16)
     assert torch.equal(load_model(path)(x), model(x))
+    edit_info(path, version=1, options={"width": 2, "num_classes": 3, "preset": None})
+    assert torch.equal(load_model(path)(x), model(x))
     edit_info(path, version=1, options={"width": 2, "num_classes": 3, "sampling": "area"})
     loaded = load_model(path)
     assert torch.equal(loaded(x), reloaded(model, sampling="area")(x))

@@ -103,6 +103,14 @@ def test_defaults_that_follow_other_options():
     assert GMRConv2d(4, 8, 9, sigma="channel").geometry.sampling == "point"
     with pytest.raises(ValueError, match="edge must be one of 'hard', 'smooth', got ''"):
         GMRConv2d(4, 8, 9, edge="")
+    for options in ({}, {"circular": False}, {"sigma": "channel"}, {"kernel_size": 1}):
+        assert not any(name in repr(GMRConv2d(4, 8, **{"kernel_size": 9, **options})) for name in ("sampling", "edge"))
+
+
+def test_options_that_are_none_are_left_to_the_preset():
+    geometry = GMRConv2d(4, 8, 9, preset="paper", sampling=None, edge=None).geometry
+    assert geometry == GMRConv2d(4, 8, 9, preset="paper").geometry
+    assert GMRConv2d(4, 8, 9, preset="paper", sigma=None).sigma is None
 
 
 def test_the_preset_is_the_published_form():

@@ -71,8 +71,19 @@ def test_figures_on_an_even_ground_turn_on_that_ground(tmp_path: Path) -> None:
 
 def test_small_images_are_not_pooled_after_the_stem_and_stems_are_equal() -> None:
     for side, options in ((64, {"stem_pool": False}), (65, {})):
-        for model in ("resnet18", "gmr_resnet18"):
-            assert settings_for_data("x", data(size=(side, 20)), model, "paper").settings.model_options == options
+        for model, form in (("resnet18", {}), ("gmr_resnet18", {"preset": "paper"})):
+            found = settings_for_data("x", data(size=(side, 20)), model, "paper")
+            assert found.settings.model_options == {**form, **options}
+            assert found.changes == []
+
+
+def test_the_form_of_the_rings_is_the_papers_at_its_scale_only_and_said() -> None:
+    found = settings_for_data("x", data(size=(32, 32)), "gmr_resnet18", "cpu")
+    assert "preset" not in found.settings.model_options
+    assert "preset: the default form of the rings instead of paper" in found.changes
+    asked = settings_for_data("x", data(size=(32, 32)), "gmr_resnet18", "cpu", model_options={"preset": "paper"})
+    assert asked.settings.model_options["preset"] == "paper"
+    assert not any("preset" in change for change in asked.changes)
 
 
 def test_the_cpu_scale_bounds_the_work_whatever_the_data() -> None:

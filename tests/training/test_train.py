@@ -34,6 +34,7 @@ from ringconv.training import (
 )
 from ringconv.training.loop import Training
 from ringconv.training.overhead import _Bare
+from ringconv.training.runs import new_run
 
 RING = TrainSettings(
     "tiny_ring", "tiny", epochs=2, batch_size=16, lr=0.05, log_every=1, checkpoint_every=1, final_test=False
@@ -425,6 +426,20 @@ def _without_times(lines: list[dict]) -> list[dict]:
     return [
         {key: value for key, value in line.items() if key not in ("images_per_second", "data_share")} for line in lines
     ]
+
+
+def test_configurations_without_a_format_mean_the_papers_rings(tmp_path: Path) -> None:
+    """They were written while that was the default."""
+    settings = TrainSettings("gmr_resnet18", "textures", model_options={"width": 2})
+    folder = new_run(tmp_path, settings, "run", None, {"parameters": 1})
+    assert read_run(folder).settings == settings
+    config = json.loads((folder / "config.json").read_text())
+    del config["format"]
+    (folder / "config.json").write_text(json.dumps(config))
+    assert read_run(folder).settings.model_options == {"width": 2, "preset": "paper"}
+    config["settings"]["model"] = "resnet18"
+    (folder / "config.json").write_text(json.dumps(config))
+    assert read_run(folder).settings.model_options == {"width": 2}
 
 
 def test_settings_are_in_the_configuration(tiny: ModuleType, tmp_path: Path) -> None:

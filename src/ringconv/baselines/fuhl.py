@@ -43,7 +43,8 @@ def rad_conv(in_channels: int, out_channels: int, radii: int = 3, **options: Any
     """
     _check_radii(radii)
     dilation = as_tuple(options.get("dilation", 1), 2, "dilation")
-    options = {"padding": tuple((radii - 1) * step for step in dilation), "sigma": None} | options
+    padding = tuple((radii - 1) * step for step in dilation)
+    options = {"preset": "paper", "padding": padding, "sigma": None} | options
     return GMRConv2d(in_channels, out_channels, 2 * radii - 1, rings=radii, **options)
 
 

@@ -32,5 +32,5 @@ def sre_resnet18(
     """
     if options.get("sigma") is not None:
         raise ValueError(f"hard rings have no sigma, got sigma={options['sigma']!r}; use gmr_resnet18")
-    published: RingResNetOptions = {"preset": "paper", **options, "sigma": None}
+    published: RingResNetOptions = {**options, "preset": options.get("preset") or "paper", "sigma": None}
     return gmr_resnet(18, kernel_size=kernel_size, rings=rings, stem_kernel_size=stem_kernel_size, **published)

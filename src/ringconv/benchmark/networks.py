@@ -45,7 +45,9 @@ def _plain(setting: Setting) -> nn.Module:
 
 
 def _ring(setting: Setting) -> nn.Module:
-    return gmr_resnet(18, stem_pool=setting.stem_pool, width=setting.width, num_classes=_CLASSES)
+    return gmr_resnet(
+        18, stem_pool=setting.stem_pool, width=setting.width, num_classes=_CLASSES, preset="paper"
+    )  # fmt: skip
 
 
 def _authors(setting: Setting) -> nn.Module:

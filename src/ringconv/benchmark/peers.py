@@ -127,14 +127,15 @@ def _of_fields(build_conv: Callable[[int, int, int], PeerConv]) -> Builder:
 
 
 def _ours(method: Method) -> Builder:
-    """NCHW in and out, so that what a method does to the layout is counted in."""
+    """NCHW in and out, so that what a method does to the layout is counted in. In the paper's form, as the peers."""
 
     def build(case: Case, x: Tensor, mode: Mode) -> Call:
         if method == "fused" and x.device.type == "cpu" and not fused.available():
             raise Unavailable(fused.why_unavailable())
         layer = _GMR_CONV[case.dimensions](
-            case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings, method=method
-        )
+            case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings, method=method,
+            preset="paper",
+        )  # fmt: skip
         if method == "fused" and "ringconv::ring_conv" not in _operators_of(layer, x):
             raise Unavailable("the layer does not take its fused path for this case")
         return _call(layer, x, mode)

@@ -19,6 +19,7 @@ from ringconv.commands.runs import show_runs
 from ringconv.report.run_labels import minutes
 from ringconv.training import Lines, Moment, Run, TrainSettings, Watch
 from ringconv.training.overhead import measure_overhead
+from ringconv.training.runs import settings_of_config
 from ringconv.training.settings import Options
 
 
@@ -144,7 +145,7 @@ def _settings_of_file(path: Path) -> TrainSettings:
         raise UsageError(f"{path} is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise UsageError(f"{path} must hold settings by name, got {type(values).__name__}")
-    return TrainSettings.from_json(values.get("settings", values))
+    return settings_of_config(values) if "settings" in values else TrainSettings.from_json(values)
 
 
 def _registry(tyro: Any) -> Any:

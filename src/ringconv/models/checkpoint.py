@@ -256,14 +256,21 @@ def _from_json(path: Path, metadata: Mapping[str, str] | None) -> CheckpointInfo
             )
         preprocessing = stored.pop("preprocessing", None)
         names = tuple(stored.pop("class_names", ()))
-        if version == 1 and stored["name"] in list_models() and "preset" in model_entry(stored["name"]).options:
-            stored["options"] = {"preset": "paper", **stored["options"]}
+        if version == 1:
+            stored["options"] = options_of_format_1(stored["name"], stored["options"])
         prepared = None if preprocessing is None else Preprocessing(**preprocessing)
         return CheckpointInfo(**stored, class_names=names, preprocessing=prepared)
     except CheckpointError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"what {path} says of its model is damaged: {error}") from error
+
+
+def options_of_format_1(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What options meant when the paper's form of the rings was the default."""
+    takes_preset = name in list_models() and "preset" in model_entry(name).options
+    preset = {"preset": options.get("preset") or "paper"} if takes_preset else {}
+    return {**options, **preset}
 
 
 def _opened(path: Path) -> Any:

@@ -295,7 +295,7 @@ def gmr_resnet(
     dimensions: int = 2,
     **options: Unpack[RingResNetOptions],
 ) -> ResNet:
-    """The paper's network.
+    """The paper's network; with ``preset="paper"`` its rings have the published form, too.
 
     Args:
         kernel_size: of the ring convolutions, one or one per stage.

@@ -57,6 +57,13 @@ def _trials(settings: Callable[..., TrainSettings]) -> tuple[Trial, ...]:
             settings(rings, 6, **UNIT_NORM, **DISC, harmonics=2),
             THREE_SEEDS,
         ),
+        Trial(
+            "smooth-harmonics-disc-view",
+            "GMR-R18, area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2, three quarters as wide;"
+            f" {seen}",
+            settings(rings, 6, **SMOOTH, **DISC, harmonics=2),
+            THREE_SEEDS,
+        ),
         Trial("resnet18", "R18", settings(plain, 8), THREE_SEEDS),
         Trial("resnet18-disc-view", f"R18; {seen}", settings(plain, 8, **DISC), THREE_SEEDS),
     )

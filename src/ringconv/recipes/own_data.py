@@ -12,7 +12,7 @@ from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
 from ringconv.data.borders import has_even_border
 from ringconv.models.registry import model_entry
-from ringconv.recipes.networks import Network
+from ringconv.recipes.networks import Network, published_form
 from ringconv.recipes.protocols import PROTOCOLS, Protocol
 from ringconv.recipes.scales import SCALES, TINY, TINY_SIZE, TINY_WIDTH, Scale, changes_between, network_like
 from ringconv.training.settings import TrainSettings
@@ -146,7 +146,10 @@ def settings_for_data(
     network = network_like(model)
     paper = _paper_settings(where, data, model, network, size, seed)
     chosen = replace(paper, **_smaller(paper, data, network, scale, fixed_size=size is not None))
-    options = {**chosen.model_options, **({} if width is None else {"width": width}), **(model_options or {})}
+    of_scale = dict(chosen.model_options)
+    if scale != "paper":  # the layers' own default is better than the paper's form
+        of_scale.pop("preset", None)
+    options = {**of_scale, **({} if width is None else {"width": width}), **(model_options or {})}
     chosen = replace(chosen, model_options=options, epochs=chosen.epochs if epochs is None else epochs)
     return OwnData(chosen, changes_between(paper, chosen))
 
@@ -169,7 +172,7 @@ def _paper_settings(
     if "crop" in training:
         training["crop"] = min(training["crop"], *sides)
     keeps = _keeps_resolution(data, sides) and "stem_pool" in model_entry(model).options
-    options = {"stem_pool": False} if keeps else {}
+    options = {**published_form(model), **({"stem_pool": False} if keeps else {})}
     return TrainSettings(model, where, seed=seed, model_options=options, **training)
 
 

@@ -159,6 +159,7 @@ def _flat(settings: TrainSettings) -> dict[str, Any]:
 def _shown(name: str, value: Any) -> str:
     if value is None:
         shown = {"train_images": "all", "test_images": "all", "size": "the files' own", "width": "the model's own"}
+        shown["preset"] = "the default form of the rings"
         return shown.get(name, "none")
     if isinstance(value, (list, tuple)) and name == "size":
         return " x ".join(map(str, value))

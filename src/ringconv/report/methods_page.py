@@ -49,9 +49,9 @@ METHODS = (
     ),
     Method(
         "GMR-Conv (ours)", ("gmr_resnet18",), "K = sum_i w_i G_i,  G_i(r) = exp(-(r - mu_i)^2 / 2 sigma_i^2)",
-        "One weight per Gaussian ring. By default rings are averaged over pixels, scaled to unit norm and end smoothly,"
-        " which is closest to symmetric between quarter turns; `preset=\"paper\"` is the published form"
-        " (docs/options.md).",
+        "One weight per Gaussian ring. By default rings are averaged over pixels, scaled to unit norm and end smoothly;"
+        " with `normalize=False` they are closest to symmetric between quarter turns, and `preset=\"paper\"` is the"
+        " published form (docs/options.md).",
         "quarter turns and reflections, at every size", "all other angles", "-",
     ),
     Method(

@@ -13,7 +13,7 @@ import numpy as np
 from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
 from ringconv.models.checkpoint import Preprocessing
-from ringconv.training.runs import CONFIG
+from ringconv.training.runs import CONFIG, settings_of_config
 from ringconv.training.settings import TrainSettings
 
 _OF_ONE_PLACE = ("root", "layout")
@@ -74,7 +74,7 @@ def settings_beside(checkpoint: Path) -> TrainSettings | None:
         return None
     # Other programs have files of that name too.
     ours = isinstance(content, dict) and {"settings", "recipe", "parameters"} <= set(content)
-    return TrainSettings.from_json(content["settings"]) if ours else None
+    return settings_of_config(content) if ours else None
 
 
 def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:

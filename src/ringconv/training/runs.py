@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,12 +20,15 @@ import numpy as np
 import torch
 
 from ringconv._version import __version__
+from ringconv.models.checkpoint import options_of_format_1
 from ringconv.training.files import write_whole
 from ringconv.training.logs import read_log
 from ringconv.training.settings import TrainSettings
 
 CONFIG, ENVIRONMENT, RESULTS = "config.json", "environment.json", "results.json"
 PER_ANGLE, PICTURE, MODEL, CHECKPOINTS = "per_angle.csv", "picture.png", "model.safetensors", "checkpoints"
+FORMAT = 2
+"""Of the configuration. It was not written while the paper's form of the rings was the default."""
 _LOCK = ".lock"
 _PACKAGES = ("lightning-fabric", "torchvision", "timm", "safetensors", "scipy")
 
@@ -92,7 +95,7 @@ def new_run(out: Path, settings: TrainSettings, name: str | None, recipe: str | 
     else:
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
-    config = {"settings": settings.to_json(), "recipe": recipe, **about}
+    config = {"format": FORMAT, "settings": settings.to_json(), "recipe": recipe, **about}
     with locked(folder):  # of two processes that were given one name, only one gets past this
         if any(path.name != _LOCK for path in folder.iterdir()):
             raise FileExistsError(f"{folder} exists already: give another name, or resume it")
@@ -128,12 +131,20 @@ def read_run(folder: Path) -> Run:
     results = folder / RESULTS
     return Run(
         folder,
-        TrainSettings.from_json(config["settings"]),
+        settings_of_config(config),
         config["recipe"],
         config["parameters"],
         json.loads(results.read_text("utf-8")) if results.is_file() else None,
         config.get("data", {}),
     )
+
+
+def settings_of_config(config: Mapping[str, Any]) -> TrainSettings:
+    """The settings in a run's configuration, as they were meant."""
+    settings = TrainSettings.from_json(config["settings"])
+    if "format" in config:
+        return settings
+    return replace(settings, model_options=options_of_format_1(settings.model, settings.model_options))
 
 
 def list_runs(out: Path) -> list[Run]:

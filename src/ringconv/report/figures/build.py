@@ -174,6 +174,11 @@ def _draw_profiles(rings: Any, sums: Any, layer: GMRConv2d, basis: Tensor, weigh
     if smooth is not None:
         sums.plot(smooth[0], weights.numpy() @ smooth[1], color=INK, linewidth=1.1)
     sums.plot(radius, kernel.flatten().numpy(), color=INK, marker="o", markersize=3, ls="")
+    # A narrow ring between two pixels has its peak far above what they see of it.
+    for axes, values in ((rings, basis), (sums, kernel)):
+        least, most = min(0.0, float(values.min())), max(0.0, float(values.max()))
+        if most > least:
+            axes.set_ylim(least - 0.5 * (most - least), most + 0.5 * (most - least))
     for axes in (rings, sums):
         edge = layer.geometry.extent / 2
         axes.axvline(edge, color=FAINT, linewidth=1)
