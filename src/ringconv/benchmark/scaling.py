@@ -193,10 +193,10 @@ be less than what a CPU gains.
 
 def _networks() -> str:
     plain = network_cost(lambda: resnet(50, num_classes=1000), _BATCH, 224)
-    ring = network_cost(lambda: gmr_resnet(50, num_classes=1000), _BATCH, 224, "fused")
+    ring = network_cost(lambda: gmr_resnet(50, num_classes=1000, preset="paper"), _BATCH, 224, "fused")
     small = {
         "ResNet-18": network_cost(lambda: resnet(18, num_classes=10), 2, 32),
-        "GMR-ResNet-18": network_cost(lambda: gmr_resnet(18, num_classes=10), 2, 32, "fused"),
+        "GMR-ResNet-18": network_cost(lambda: gmr_resnet(18, num_classes=10, preset="paper"), 2, 32, "fused"),
     }
     rows = []
     for gpu, count in ((A5000, 4), (A100, 4), (A100, 64)):
@@ -251,8 +251,8 @@ A GMR-ResNet-18 exchanges a third of what a plain ResNet-18 does, a GMR-ResNet-5
 def _memory() -> str:
     builders = {
         "ResNet-18": (lambda: resnet(18, num_classes=10), "auto"),
-        "GMR-ResNet-18, fused": (lambda: gmr_resnet(18, num_classes=10), "fused"),
-        "GMR-ResNet-18, factored": (lambda: gmr_resnet(18, num_classes=10), "factored"),
+        "GMR-ResNet-18, fused": (lambda: gmr_resnet(18, num_classes=10, preset="paper"), "fused"),
+        "GMR-ResNet-18, factored": (lambda: gmr_resnet(18, num_classes=10, preset="paper"), "factored"),
     }
     rows = []
     for name, (build, method) in builders.items():
