@@ -38,6 +38,7 @@ def _trials(settings: Callable[..., TrainSettings]) -> tuple[Trial, ...]:
     seen = "pooling over a disc, only the disc seen"
     return (
         Trial("published", "GMR-R18, the paper's form", settings(rings, 8), THREE_SEEDS),
+        Trial("smooth", "GMR-R18, area-sampled, unit norm, smooth edge", settings(rings, 8, **SMOOTH), THREE_SEEDS),
         Trial("disc-view", f"GMR-R18, the paper's form; {seen}", settings(rings, 8, **DISC), THREE_SEEDS),
         Trial(
             "unit-norm-disc-view",
