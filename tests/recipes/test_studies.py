@@ -305,6 +305,6 @@ def test_the_figures_of_what_to_take_are_of_the_page():
     section = (ROOT / "docs" / "options.md").read_text().split("## Which to take")[1].split("\n## ")[0]
     rows = [line.split("|", 2)[2] for line in section.splitlines() if line[:1] == "|"]
     page = (ROOT / "docs" / "results.md").read_text()
-    assert len(rows) == 5
+    assert len(rows) > 4
     for figures in rows[2:]:
         assert figures in page
