@@ -14,8 +14,9 @@ from ringconv.training.settings import TrainSettings
 
 _ABOUT = (
     "The paper's form against options from above, with as many parameters or fewer; and the plain network, with and"
-    " without the disc that the ring networks have. Disc and harmonics are what did best on validation images of"
-    " NWPU-10 with three seeds; with harmonics, test images were looked at before validation images were."
+    " without the disc that the ring networks have. Disc, smooth edge and harmonics are what did best on validation"
+    " images of NWPU-10 with three seeds; with harmonics and a hard edge, test images were looked at before validation"
+    " images were."
 )
 _CIFAR = TrainSettings(
     "gmr_resnet18", "cifar10_20k", size=32, epochs=6, batch_size=64, test_images=2000, channels_last=True

@@ -66,7 +66,7 @@ CHOICES = Study(
     tuple(
         _row(name, label, short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **options}))
         for name, (label, options) in _ROWS.items()
-        if name != "harmonics-2-narrow-smooth"
+        if name != "harmonics-2-narrow-smooth"  # which is asked where only the disc is seen
     ),
     split="val",
     against="published",
@@ -136,7 +136,7 @@ CHOICES_FOR_WIDE = Study(
     "choices-wide",
     "How to train a wide network, chosen on validation images",
     NWPU,
-    "A wide network learns all of its training images by heart, which says nothing about narrow ones. GMR-R18 of width"
+    "What helps a wide network, which learns its training images by heart, need not help a narrow one. GMR-R18 of width"
     " 32, area-sampled rings of unit norm with a smooth edge, harmonics of orders 1 and 2, pooling over a disc, only"
     " the disc seen, on four fifths of the training crops of NWPU-10, tested on the last fifth: 60 epochs in batches of"
     " 32, the rest as in the first table. Crops are of training images only; whole images are tested.",
