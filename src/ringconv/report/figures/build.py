@@ -176,9 +176,9 @@ def _draw_profiles(rings: Any, sums: Any, layer: GMRConv2d, basis: Tensor, weigh
     sums.plot(radius, kernel.flatten().numpy(), color=INK, marker="o", markersize=3, ls="")
     # A narrow ring between two pixels has its peak far above what they see of it.
     for axes, values in ((rings, basis), (sums, kernel)):
-        least, most = min(0.0, float(values.min())), max(0.0, float(values.max()))
-        if most > least:
-            axes.set_ylim(least - 0.5 * (most - least), most + 0.5 * (most - least))
+        (low, high), span = axes.get_ylim(), float(values.max() - values.min())
+        if span:
+            axes.set_ylim(max(low, float(values.min()) - 0.5 * span), min(high, float(values.max()) + 0.5 * span))
     for axes in (rings, sums):
         edge = layer.geometry.extent / 2
         axes.axvline(edge, color=FAINT, linewidth=1)
