@@ -64,13 +64,16 @@ CHOICES = Study(
     f"GMR-R18 of width {_WIDTH} on four fifths of the training crops of NWPU-10, tested on the last fifth: {SHORT}, the"
     " rest as above. The narrower networks with harmonics have as many parameters as the paper's form, or fewer.",
     tuple(
-        _row(name, label, short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **options}))
-        for name, (label, options) in _ROWS.items()
-        if name != "harmonics-2-narrow-smooth"  # which is asked where only the disc is seen
+        _row(name, _ROWS[name][0], short_nwpu_settings("gmr_resnet18", **{"width": _WIDTH, **_ROWS[name][1]}))
+        for name in (
+            "published", "binned", "hard-rings", "unit-init", "area", "unit-norm", "area-unit-norm", "area-orthonormal",
+            "smooth-edge", "lowpass", "disc", "harmonics-1", "harmonics-2", "harmonics-2-all", "harmonics-1-narrow",
+            "harmonics-2-narrow", "view",
+        )
     ),
     split="val",
     against="published",
-)
+)  # fmt: skip
 
 CHOICES_WITH_DISC = Study(
     "choices-disc",
