@@ -1,5 +1,7 @@
 """Symmetric kernels: the pattern, its symmetry, and networks by conversion."""
 
+import copy
+
 import pytest
 import torch
 
@@ -46,6 +48,34 @@ def test_three_weights_of_a_cube_are_centre_faces_and_the_rest():
 )
 def test_layers_commute_with_all_symmetries_of_the_grid(layer, size):
     assert_equivariant(layer, torch.randn(2, layer.in_channels, *size, dtype=torch.float64), tolerance=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernel_size", "options"),
+    [
+        (3, {"padding": 1, "weights": 3}),
+        ((3, 7, 7), {"padding": (1, 3, 3), "weights": 3}),
+        (3, {"stride": 2, "padding": 1, "bias": False}),
+        (5, {"groups": 2, "padding": 2, "padding_mode": "circular"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last_3d])
+def test_volumes_by_the_compiled_kernel(kernel_size, options, memory_format):
+    """Against the same layer in float64, which is a dense convolution."""
+    layer = SymmConv3d(4, 6, kernel_size, **options)
+    reference = copy.deepcopy(layer).double()
+    x = torch.randn(2, 4, 5, 8, 7).contiguous(memory_format=memory_format).requires_grad_()
+    precise = x.detach().double().requires_grad_()
+    y, expected = layer(x), reference(precise)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-5)
+    assert y.is_contiguous(memory_format=memory_format)
+    torch.testing.assert_close(layer(x[0]), y[0], rtol=1e-4, atol=1e-5)
+    direction = torch.randn_like(y)
+    y.backward(direction)
+    expected.backward(direction.double())
+    for one, other in zip((x, *layer.parameters()), (precise, *reference.parameters()), strict=True):
+        torch.testing.assert_close(one.grad.double(), other.grad, rtol=1e-4, atol=1e-4)
 
 
 def test_strides_of_a_network_stay():
