@@ -29,7 +29,7 @@ browser:
 # The authors' package beside ours, so that `make bench` measures it too.
 peers: .venv/installed-peers
 
-# The steerable networks of escnn need an older numpy, so they have an environment of their own.
+# The steerable networks of escnn need an older numpy, so they have an environment of their own; it can train, too.
 escnn: .venv-escnn/installed
 
 test-escnn: .venv-escnn/installed
@@ -56,7 +56,8 @@ bench-methods: .venv-escnn/installed
 	$(PYTHON) -m venv .venv-escnn
 	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt torch numpy
 	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt lie_learn joblib scipy pymanopt autograd \
-		matplotlib rich tyro hypothesis pytest pytest-timeout
+		matplotlib rich tyro hypothesis pytest pytest-timeout \
+		h5py imagecodecs lightning-fabric nibabel pillow safetensors tensorboard tifffile timm torchmetrics torchvision trimesh
 	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt --no-deps escnn
 	.venv-escnn/bin/python -m pip install --quiet -c constraints-escnn.txt -e .
 	touch $@

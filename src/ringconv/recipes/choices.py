@@ -33,6 +33,10 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "disc": ("area-sampled, unit norm; pooling over a disc", {**UNIT_NORM, "pooling": "disc"}),
     "harmonics-1": ("area-sampled, unit norm, harmonics of order 1", {**UNIT_NORM, "harmonics": 1}),
     "harmonics-2": ("area-sampled, unit norm, harmonics of orders 1 and 2", {**UNIT_NORM, "harmonics": 2}),
+    "harmonics-2-smooth": (
+        "area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2",
+        {**SMOOTH, "harmonics": 2},
+    ),
     "harmonics-2-all": (
         "area-sampled, unit norm, harmonics of orders 1 and 2 on all rings but the first",
         {**UNIT_NORM, "harmonics": 2, "harmonic_rings": "all"},
@@ -106,7 +110,14 @@ CHOICES_OF_MASKS = Study(
         _row("plain", "U-Net", replace(nuclei_settings("unet"), epochs=100)),
         *(
             _row(name, _ROWS[name][0], replace(nuclei_settings("gmr_unet", **_ROWS[name][1]), epochs=100))
-            for name in ("published", "area-unit-norm", "smooth-edge", "harmonics-1", "harmonics-2")
+            for name in (
+                "published",
+                "area-unit-norm",
+                "smooth-edge",
+                "harmonics-1",
+                "harmonics-2",
+                "harmonics-2-smooth",
+            )
         ),
     ),
     split="val",
