@@ -70,6 +70,13 @@ def test_other_settings_are_refused(folders):
         run_trial(study_of(changed), changed, 0, **folders)
 
 
+def test_what_makes_no_other_training_may_differ(folders):
+    trial = Trial("rings", "Rings", TINY)
+    found = run_trial(study_of(trial), trial, 0, **folders)
+    changed = replace(trial, settings=replace(TINY, validate_every=5, workers=1))
+    assert run_trial(study_of(changed), changed, 0, **folders) == found
+
+
 def test_a_run_of_other_settings_is_refused_before_it_goes_on(folders, monkeypatch):
     trial = Trial("rings", "Rings", TINY)
     found = run_trial(study_of(trial), trial, 0, **folders)

@@ -58,7 +58,8 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def _row(name: str, label: str, settings: TrainSettings) -> Trial:
-    return Trial(name, label, replace(settings, validation=_FIFTH, final_test=False), THREE_SEEDS)
+    once = replace(settings, validation=_FIFTH, validate_every=settings.epochs, final_test=False)
+    return Trial(name, label, once, THREE_SEEDS)
 
 
 CHOICES = Study(

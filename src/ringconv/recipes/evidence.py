@@ -12,6 +12,7 @@ from ringconv._turned import Turning
 from ringconv.data import DataSet
 from ringconv.evaluation import EvaluationSettings, evaluate
 from ringconv.models.checkpoint import load_model
+from ringconv.recipes.filling import HARMLESS
 from ringconv.recipes.study import Study, Trial
 from ringconv.training import Run, Watch
 from ringconv.training.compare_runs import train_in
@@ -130,10 +131,10 @@ def _find(folder: Path, name: str) -> Path:
 
 
 def _check_same(path: Path, found: Mapping[str, Any], asked: TrainSettings) -> None:
-    """The folder of the data may differ."""
+    """The folder of the data may differ, and what makes no other training."""
     try:
         # What an earlier version did not know yet was as by default.
-        was, now = (_without_folder(settings) for settings in (TrainSettings.from_json(found), asked))
+        was, now = (_telling(settings) for settings in (TrainSettings.from_json(found), asked))
     except ValueError as error:
         raise ValueError(f"{path} has settings that are not known: {error}; move it away") from error
     differing = ", ".join(f"{name}={was[name]!r}" for name in now if was[name] != now[name])
@@ -141,8 +142,9 @@ def _check_same(path: Path, found: Mapping[str, Any], asked: TrainSettings) -> N
         raise ValueError(f"{path} is of other settings ({differing}); move it away to run this row again")
 
 
-def _without_folder(settings: TrainSettings) -> dict[str, Any]:
-    return {**settings.to_json(), "data": Path(settings.data).name.removesuffix(".npz")}
+def _telling(settings: TrainSettings) -> dict[str, Any]:
+    values = {name: value for name, value in settings.to_json().items() if name not in HARMLESS}
+    return {**values, "seed": settings.seed, "data": Path(settings.data).name.removesuffix(".npz")}
 
 
 def _evidence(
