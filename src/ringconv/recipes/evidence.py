@@ -47,6 +47,8 @@ class Evidence:
     processor: str
     threads: int
     versions: Mapping[str, str]
+    large_pages: bool = False
+    """Whether torch asked the system for large pages of memory, of which it holds more."""
 
     @property
     def file_name(self) -> str:
@@ -173,4 +175,5 @@ def _evidence(
         processor=environment["processor"],
         threads=environment["threads"],
         versions={name: environment["versions"][name] for name in ("ringconv", "torch")},
+        large_pages=environment.get("large_pages", False),
     )

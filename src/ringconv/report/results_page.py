@@ -33,6 +33,7 @@ _PRINTED = {
     ("iou", "rotated_mean"): "iou_rotated",
 }
 """What the paper's tables call them; it has no others."""
+_LARGE = "†"
 _GAINS = ("upright", "rotated_mean")
 """Whose differences from another row are shown, where a study has a row to compare with."""
 
@@ -70,7 +71,8 @@ images are interpolated bilinearly and filled with the mean colour, as in the pa
 mean and its standard error. *Gains* are over the row that is named, seed by seed, so that what a seed does to all rows
 does not count. *Training loss* is that of the last epoch: how far a network got in its epochs. The paper's figures are
 below ours, in italics. Time and memory are those of the training process on one of the machines that the table names;
-while some of these ran, it had other work to do as well, so that times are upper bounds."""
+while some of these ran, it had other work to do as well, so that times are upper bounds. {_LARGE}: with large pages
+(THP_MEM_ALLOC_ENABLE=1), which are faster and hold more memory."""
 
 
 def _section(study: Study, results: Path) -> str:
@@ -113,7 +115,7 @@ def _rows(
     scores = [_with_error([one.scores[metric][measure] for one in found], measure) for metric, measure in columns]
     gains = [] if against is None else [_gain(found, against, columns[0][0], measure) for measure in _GAINS]
     minutes = statistics.fmean(one.train_seconds for one in found) / 60
-    peaks = [one.peak_bytes for one in found if one.peak_bytes is not None]
+    peaks = [(one.peak_bytes, one.large_pages) for one in found if one.peak_bytes is not None]
     rows = [
         [
             trial.label,
@@ -124,7 +126,7 @@ def _rows(
             str(found[0].epochs),
             f"{statistics.fmean(one.train_score['loss'] for one in found):.3f}",
             f"{minutes:.1f}",
-            f"{max(peaks) / 1e6:,.0f}" if peaks else "-",
+            _peak(*max(peaks)) if peaks else "-",
         ]
     ]
     if trial.paper:
@@ -132,6 +134,10 @@ def _rows(
         row = ["*the paper*", "", *(f"*{text}*" if text else "" for text in printed)]
         rows.append([*row, *[""] * (len(rows[0]) - len(row))])
     return rows
+
+
+def _peak(size: int, large_pages: bool) -> str:
+    return f"{size / 1e6:,.0f}{_LARGE if large_pages else ''}"
 
 
 def _gain(found: Sequence[Evidence], against: Sequence[Evidence], metric: str, measure: str) -> str:

@@ -190,6 +190,7 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "large_pages": os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
         "gpus": cuda,
         "command": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
