@@ -207,7 +207,7 @@ def test_the_page_has_means_errors_and_the_papers_figures(folders, tmp_path, mon
     assert "Not run yet: Run later." in page
 
 
-def test_gains_are_taken_seed_by_seed(folders, tmp_path, monkeypatch):
+def test_gains_are_taken_seed_by_seed_and_large_pages_are_marked(folders, tmp_path, monkeypatch):
     rotated = {"first": {0: 80.0, 1: 90.0, 2: 50.0}, "better": {0: 83.0, 1: 92.0}, "alone": {}}
     trials = [Trial(name, name.title(), TINY, (0, 1, 2)) for name in rotated]
     study = replace(study_of(*trials), against="first")
@@ -221,6 +221,8 @@ def test_gains_are_taken_seed_by_seed(folders, tmp_path, monkeypatch):
                 settings=trials[0].seeded(seed).to_json(),
                 scores={"accuracy": {**found.scores["accuracy"], "rotated_mean": value}},
                 train_score={"loss": 0.25},
+                peak_bytes=(500 + seed) * 10**6,
+                large_pages=name == "better",
             )
             (folders["results"] / "small-study" / one.file_name).write_text(json.dumps(asdict(one)))
     monkeypatch.setattr(results_page, "STUDIES", {study.name: study})
@@ -229,6 +231,7 @@ def test_gains_are_taken_seed_by_seed(folders, tmp_path, monkeypatch):
     first, better = (dict(zip(rows[0], row, strict=True)) for row in rows[2:4])
     assert (first["gain rotated"], better["gain rotated"]) == ("", "+2.5 ± 0.5")
     assert better["training loss"] == "0.250"
+    assert (first["peak MB"], better["peak MB"]) == ("502", "501†")
     assert "Gains are over: First." in page
 
 
