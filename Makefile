@@ -36,7 +36,7 @@ test-escnn: .venv-escnn/installed
 	.venv-escnn/bin/python -m pytest -q tests/baselines/test_escnn.py
 
 bench: .venv/installed-bench
-	for suite in speed kernel rings channels pixels batch 3d models auto; do $(BIN)/ringconv bench --suite $$suite; done
+	for suite in speed forms kernel rings channels pixels batch 3d models auto; do $(BIN)/ringconv bench --suite $$suite; done
 
 # The paper's speed table with its rows of group and E(2) convolutions: half an hour.
 bench-methods: .venv-escnn/installed

@@ -48,7 +48,7 @@ def test_layer_suite(suite, tmp_path, capsys):
     path = bench(suite=suite, quick=True, directory=tmp_path, plot=suite == "speed", peers=names)
     rows = read(path)
     values = LAYER_SUITES[suite].cases
-    assert len(rows) == len(values) * 2 * len(names or peers.PEERS.keys() - peers.SLOW_PEERS)
+    assert len(rows) == len(values) * 2 * len(names or peers.USUAL_PEERS)
     assert {row["value"] for row in rows} == {str(value) for value in values}
     columns = ["suite", "mode", "peer", "variable", "value", *LayerShape._fields, "batch", "size"]
     assert list(rows[0]) == [*columns, "median_ms", "p20_ms", "p80_ms", "rounds", "note", *MACHINE]

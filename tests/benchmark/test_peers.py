@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ringconv.benchmark.cases import MODES, Case
-from ringconv.benchmark.peers import PEERS, label, prepare
+from ringconv.benchmark.peers import FORMS, PEERS, label, prepare
+from ringconv.benchmark.suites import LAYER_SUITES
 from ringconv.ops import fused
 
 CASES = [
@@ -59,6 +60,22 @@ def test_inference_records_no_gradient():
 def test_group_convolution_has_eight_maps_for_a_channel():
     calls, _ = prepare(["group"], CASES[0], "inference")
     assert calls["group"]().shape == (2, 8 * 8, 7, 9)
+
+
+def test_forms_of_our_layer_have_their_parameters():
+    """What is trained: the input's gradient, sigma's, the weight's, and of harmonics that of their mixing."""
+    calls, _ = prepare(FORMS, CASES[0], "training")
+    shapes = {name: [tuple(gradient.shape) for gradient in call()] for name, call in calls.items()}
+    rings = [(2, 8, 7, 9), (8, 8, 3), (3,)]
+    assert shapes["default_form"] == rings
+    assert sorted(shapes["harmonics_1"]) == sorted([*rings, (8, 8, 1)])
+    assert sorted(shapes["harmonics_2"]) == sorted([*rings, (8, 8, 2)])
+
+
+def test_a_suite_of_forms_times_them_without_being_asked():
+    asked = {"torch", "torch_channels_last", "auto", *FORMS}
+    assert set(LAYER_SUITES["forms"].peers) == asked
+    assert not set(FORMS) & set(LAYER_SUITES["speed"].peers)
 
 
 def test_the_limit_is_the_product_over_rings_and_channels():
@@ -120,6 +137,7 @@ def test_a_fallback_is_not_timed_as_fused(monkeypatch):
         ("symm", CASES[3], "one axis"),
         ("group", CASES[1], "stride 1"),
         ("group", CASES[4], "two dimensions"),
+        ("harmonics_1", CASES[4], "functions of the plane"),
     ],
 )
 def test_a_case_that_a_peer_cannot_run(peer, case, reason):

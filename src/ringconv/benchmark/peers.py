@@ -126,16 +126,21 @@ def _of_fields(build_conv: Callable[[int, int, int], PeerConv]) -> Builder:
 # -- ours
 
 
-def _ours(method: Method) -> Builder:
-    """NCHW in and out, so that what a method does to the layout is counted in. In the paper's form, as the peers."""
+def _ours(method: Method, **form: Any) -> Builder:
+    """NCHW in and out, so that what a method does to the layout is counted in. By default in the paper's form, as the
+    peers."""
+    form = form or {"preset": "paper"}
 
     def build(case: Case, x: Tensor, mode: Mode) -> Call:
         if method == "fused" and x.device.type == "cpu" and not fused.available():
             raise Unavailable(fused.why_unavailable())
-        layer = _GMR_CONV[case.dimensions](
-            case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings, method=method,
-            preset="paper",
-        )  # fmt: skip
+        try:
+            layer = _GMR_CONV[case.dimensions](
+                case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings,
+                method=method, **form,
+            )  # fmt: skip
+        except ValueError as error:  # harmonics are not for every kernel
+            raise Unavailable(str(error)) from error
         if method == "fused" and "ringconv::ring_conv" not in _operators_of(layer, x):
             raise Unavailable("the layer does not take its fused path for this case")
         return _call(layer, x, mode)
@@ -226,11 +231,17 @@ PEERS: dict[str, Builder] = {
     "factored": _ours("factored"),
     "fused": _ours("fused"),
     "auto": _ours("auto"),
+    "default_form": _ours("auto", preset=None),
+    "harmonics_1": _ours("auto", harmonics=1),
+    "harmonics_2": _ours("auto", harmonics=2),
     "gemm": _gemm,
 }
 
-SLOW_PEERS = frozenset({"e2", "group"})
+SLOW_PEERS = ("e2", "group")
 """Peers with eight times the channels, which would take more time than all others together."""
+FORMS = ("default_form", "harmonics_1", "harmonics_2")
+"""Our layer in other forms than the paper's: not the same operation as the other peers, and asked for by name."""
+USUAL_PEERS = tuple(name for name in PEERS if name not in SLOW_PEERS + FORMS)
 
 _LABELS: dict[str, str] = {
     "torch_channels_last": "torch, ch. last",
@@ -241,6 +252,9 @@ _LABELS: dict[str, str] = {
     "factored": "ours, factored",
     "fused": "ours, fused",
     "auto": "ours, auto",
+    "default_form": "ours, default form",
+    "harmonics_1": "with order 1",
+    "harmonics_2": "with orders 1, 2",
     "gemm": "bare GEMM",
 }
 

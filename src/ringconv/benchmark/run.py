@@ -25,7 +25,9 @@ from ringconv.benchmark.results import Row, machine, results_path, write_csv
 from ringconv.benchmark.suites import LAYER_SUITES, Settings, Step
 from ringconv.benchmark.tables import auto_tables, layer_tables, left_out, network_tables, spread
 
-SuiteName = Literal["speed", "methods", "kernel", "rings", "channels", "pixels", "batch", "3d", "models", "auto"]
+SuiteName = Literal[
+    "speed", "methods", "forms", "kernel", "rings", "channels", "pixels", "batch", "3d", "models", "auto"
+]  # fmt: skip
 
 _QUICK_ROUNDS = 2
 
@@ -73,15 +75,16 @@ def bench(
 
     Args:
         suite: speed: the paper's speed table, with the ratios that we hold ourselves to. methods: the same with its
-            rows of group and E(2) convolutions, which take half an hour (--rounds 3 --budget 1). kernel, rings,
-            channels, pixels, batch: growth with one of them. 3d: volumes. models: whole networks, images per second
-            and memory. auto: random layer shapes, how far method="auto" is from the best method.
+            rows of group and E(2) convolutions, which take half an hour (--rounds 3 --budget 1). forms: the same of the
+            paper's form, the default one, and harmonics. kernel, rings, channels, pixels, batch: growth with one of
+            them. 3d: volumes. models: whole networks, images per second and memory. auto: random layer shapes, how
+            far method="auto" is from the best method.
         modes: inference: without gradients, in eval. training: forward, and the gradients of the input, the weight and
             sigma (models: and an update).
         peers: only these; default: all that are installed. For layers: torch, torch_channels_last, e2, group, symm,
             authors, dense, factored, fused, auto, gemm (e2 and group, which are slow, by default in the suite methods
-            only). For models: resnet18, resnet18_channels_last, gmr_resnet18, e2_wrn16, authors. The suite auto always
-            takes all methods.
+            only), and default_form, harmonics_1, harmonics_2 (by default in the suite forms only). For models:
+            resnet18, resnet18_channels_last, gmr_resnet18, e2_wrn16, authors. The suite auto always takes all methods.
         budget: seconds for each step (a case in a mode); rounds go on until they are spent.
         rounds: least number of rounds, whatever they take; a round runs every peer once, in a new order.
         device: cpu, or cuda: the present GPU, timed by its events after a warm-up, with memory by torch's counters.

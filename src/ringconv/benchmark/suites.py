@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringconv.benchmark.cases import Case, Mode
+from ringconv.benchmark.cases import MODES, Case, Mode
 from ringconv.benchmark.device import CPU, Device
-from ringconv.benchmark.peers import PEERS, SLOW_PEERS, prepare
+from ringconv.benchmark.peers import FORMS, PEERS, SLOW_PEERS, USUAL_PEERS, prepare
 from ringconv.benchmark.results import Row, timing_columns
 from ringconv.benchmark.timing import interleave
 
@@ -87,13 +87,11 @@ class LayerSuite:
     checks: tuple[Check, ...] = _FASTER
     linear_growth: bool = False
     """Show the growth of our time per unit of the variable, which must not exceed 1."""
-    with_slow_peers: bool = False
-    """Whether those of SLOW_PEERS are timed without being asked for."""
+    peers: tuple[str, ...] = USUAL_PEERS
+    """Those that are timed if none are asked for."""
 
     def steps(self, settings: Settings) -> list[Step]:
-        names = settings.chosen(PEERS)
-        if not (settings.peers or self.with_slow_peers):
-            names = [name for name in names if name not in SLOW_PEERS]
+        names = settings.chosen(PEERS) if settings.peers else [name for name in PEERS if name in self.peers]
         cases = {value: case.shrunk() if settings.quick else case for value, case in self.cases.items()}
         return [
             Step(
@@ -153,7 +151,23 @@ LAYER_SUITES: dict[str, LayerSuite] = {
             Check("group / ours, inference", "inference", ("group",), _OURS),
             Check("group / ours, training", "training", ("group",), _OURS),
         ),
-        with_slow_peers=True,
+        peers=USUAL_PEERS + SLOW_PEERS,
+    ),
+    "forms": LayerSuite(
+        "Forms of the rings, and harmonics: (2, 128, 64, 64) -> 128",
+        "k",
+        _kernels(_PAPER, 3, 5, 7, 9, 11),
+        checks=tuple(
+            Check(f"torch / {name}, {mode}", mode, _TORCH, (peer,))
+            for peer, name in {
+                "auto": "the paper's form",
+                "default_form": "default form",
+                "harmonics_1": "order 1",
+                "harmonics_2": "orders 1, 2",
+            }.items()
+            for mode in MODES
+        ),
+        peers=(*_TORCH, *_OURS, *FORMS),
     ),
     "kernel": LayerSuite(
         "Growth with the kernel: (2, 128, 64, 64) -> 128",
