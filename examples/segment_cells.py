@@ -34,7 +34,8 @@ def main(arguments: list[str] | None = None) -> Path:
     settings = TrainSettings(
         model="gmr_unet",
         data=str(asked.images),
-        model_options={"width": asked.width},
+        # Harmonics see local orientation: better masks, at half the speed.
+        model_options={"width": asked.width, "harmonics": 2},
         crop=asked.crop,
         epochs=asked.epochs,
         batch_size=8,

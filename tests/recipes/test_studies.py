@@ -316,5 +316,5 @@ def test_the_figures_of_what_to_take_are_of_the_page():
     rows = [line.split("|", 2)[2] for line in section.splitlines() if line[:1] == "|"]
     page = (ROOT / "docs" / "results.md").read_text()
     assert len(rows) > 4
-    for figures in rows[2:]:
-        assert figures in page
+    for figures in rows:
+        assert figures in page or not any(map(str.isdigit, figures))

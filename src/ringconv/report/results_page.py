@@ -154,7 +154,7 @@ def _with_error(values: Sequence[float | None], measure: str, sign: str = "") ->
     if not known:
         return "-"
     digits = 2 if measure == "rotated_std" else 1
-    mean = f"{statistics.fmean(known):{sign}.{digits}f}"
+    mean = f"{round(statistics.fmean(known), digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no minus before a zero
     if len(known) == 1:
         return mean
     return f"{mean} ± {statistics.stdev(known) / math.sqrt(len(known)):.{digits}f}"
