@@ -29,7 +29,8 @@ browser:
 # The authors' package beside ours, so that `make bench` measures it too.
 peers: .venv/installed-peers
 
-# The steerable networks of escnn need an older numpy, so they have an environment of their own; it can train, too.
+# The steerable networks of escnn need an older numpy, so they have an environment of their own. It
+# can train, but has no scikit-learn (see the constraints), which the figure of embeddings needs.
 escnn: .venv-escnn/installed
 
 test-escnn: .venv-escnn/installed

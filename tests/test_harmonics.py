@@ -183,12 +183,14 @@ def turned_error(pairs: torch.Tensor, order: int, degrees: float, cutoff: float 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("edge", ["hard", "smooth"])
 def test_between_quarter_turns_they_are_as_good_as_rings(size, order, edge):
-    """As the layer's own outermost ring, which is a harmonic of order 0."""
+    """As the layer's own outermost ring, which is a harmonic of order 0; with a hard edge much better."""
     layer = GMRConv2d(1, 1, size, harmonics=order, sampling="area", edge=edge, dtype=torch.float64)
     pairs = layer.harmonic_basis()[0, order - 1].detach()
     outermost = layer.basis()[-1].detach()
     assert turned_error(pairs, order, 90) < 1e-12
-    assert turned_error(pairs, order, 45) < turned_error(torch.stack([outermost, 0 * outermost]), 0, 45)
+    error = turned_error(pairs, order, 45)
+    assert error < turned_error(torch.stack([outermost, 0 * outermost]), 0, 45)
+    assert error < (0.02 if edge == "hard" else 0.045)
 
 
 # -- being a good torch module

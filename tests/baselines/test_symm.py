@@ -8,6 +8,8 @@ import torch
 from ringconv import assert_equivariant
 from ringconv.baselines import SymmConv2d, SymmConv3d
 from ringconv.models import create_model
+from ringconv.models.operations import count_operations
+from ringconv.ops import fused
 
 
 def test_the_pattern():
@@ -67,6 +69,7 @@ def test_volumes_by_the_compiled_kernel(kernel_size, options, memory_format):
     reference = copy.deepcopy(layer).double()
     x = torch.randn(2, 4, 5, 8, 7).contiguous(memory_format=memory_format).requires_grad_()
     precise = x.detach().double().requires_grad_()
+    assert layer._takes_compiled_kernel(x) == fused.available()
     y, expected = layer(x), reference(precise)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-5)
     assert y.is_contiguous(memory_format=memory_format)
@@ -76,6 +79,14 @@ def test_volumes_by_the_compiled_kernel(kernel_size, options, memory_format):
     expected.backward(direction.double())
     for one, other in zip((x, *layer.parameters()), (precise, *reference.parameters()), strict=True):
         torch.testing.assert_close(one.grad.double(), other.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_operations_are_those_of_the_method_however_it_is_computed():
+    layer, x = SymmConv3d(4, 6, 3, padding=1, groups=2), torch.randn(2, 4, 5, 8, 7)
+    expected = 2 * (2 * 6 * 5 * 8 * 7) * 2 * 27
+    assert count_operations(layer, x) == expected
+    assert count_operations(layer.double(), x.double()) == expected
+    assert count_operations(layer.to("meta"), x.to("meta").double()) == expected
 
 
 def test_strides_of_a_network_stay():

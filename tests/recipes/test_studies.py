@@ -232,6 +232,8 @@ def test_gains_are_taken_seed_by_seed_and_large_pages_are_marked(folders, tmp_pa
     assert (first["gain rotated"], better["gain rotated"]) == ("", "+2.5 ± 0.5")
     assert better["training loss"] == "0.250"
     assert (first["peak MB"], better["peak MB"]) == ("502", "501†")
+    assert "†" not in first["minutes"]
+    assert better["minutes"].endswith("†")
     assert "Gains are over: First." in page
 
 

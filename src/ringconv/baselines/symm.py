@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,18 +86,24 @@ class SymmConv3d(_SymmConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, C, *S) or (C, *S) -> the same with ``out_channels`` and the output's size."""
-        # Taps that share a weight are a ring to the compiled kernel, which is some times as fast as torch on volumes.
-        if not self._has_compiled_kernel(input):
+        # Taps that share a weight are a ring to the compiled kernel, which is several times faster than torch on
+        # volumes of more than one channel.
+        if not self._takes_compiled_kernel(input):
             return super().forward(input)
         one_per_weight = torch.eye(self.weight.shape[-1], device=self.weight.device)
         return fused_conv(
             input, self.weight, one_per_weight, self.bias, self._weight_of_tap, self.kernel_size, self._options
         )
 
-    def _has_compiled_kernel(self, input: Tensor) -> bool:
+    def _takes_compiled_kernel(self, input: Tensor) -> bool:
+        worth_it = self.pair_shape[1] > 1 and math.prod(self.kernel_size) > 1
         batched_on_cpu = input.dim() == self.dimensions + 2 and input.device.type == "cpu"
         exporting = torch.compiler.is_exporting()
-        return batched_on_cpu and not exporting and fused_covers(input, self.weight) and fused_is_there()
+        return worth_it and batched_on_cpu and not exporting and fused_covers(input, self.weight) and fused_is_there()
+
+    def operations(self, output: Tensor) -> int:
+        """Those of the dense convolution that the method is, however it is computed."""
+        return 2 * output.numel() * self.pair_shape[1] * math.prod(self.kernel_size)
 
 
 def symmetric(network: Network, weights: int | None = None, *, keep: tuple[str, ...] = ()) -> Network:

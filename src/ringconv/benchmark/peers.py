@@ -134,13 +134,12 @@ def _ours(method: Method, **form: Any) -> Builder:
     def build(case: Case, x: Tensor, mode: Mode) -> Call:
         if method == "fused" and x.device.type == "cpu" and not fused.available():
             raise Unavailable(fused.why_unavailable())
-        try:
-            layer = _GMR_CONV[case.dimensions](
-                case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings,
-                method=method, **form,
-            )  # fmt: skip
-        except ValueError as error:  # harmonics are not for every kernel
-            raise Unavailable(str(error)) from error
+        if "harmonics" in form and case.dimensions != 2:
+            raise Unavailable("circular harmonics are functions of the plane")
+        layer = _GMR_CONV[case.dimensions](
+            case.in_channels, case.out_channels, case.kernel_size, **_options(case), rings=case.rings, method=method,
+            **form,
+        )  # fmt: skip
         if method == "fused" and "ringconv::ring_conv" not in _operators_of(layer, x):
             raise Unavailable("the layer does not take its fused path for this case")
         return _call(layer, x, mode)
@@ -253,8 +252,8 @@ _LABELS: dict[str, str] = {
     "fused": "ours, fused",
     "auto": "ours, auto",
     "default_form": "ours, default form",
-    "harmonics_1": "with order 1",
-    "harmonics_2": "with orders 1, 2",
+    "harmonics_1": "ours, order 1",
+    "harmonics_2": "ours, orders 1, 2",
     "gemm": "bare GEMM",
 }
 

@@ -75,10 +75,10 @@ def bench(
 
     Args:
         suite: speed: the paper's speed table, with the ratios that we hold ourselves to. methods: the same with its
-            rows of group and E(2) convolutions, which take half an hour (--rounds 3 --budget 1). forms: the same of the
-            paper's form, the default one, and harmonics. kernel, rings, channels, pixels, batch: growth with one of
-            them. 3d: volumes. models: whole networks, images per second and memory. auto: random layer shapes, how
-            far method="auto" is from the best method.
+            rows of group and E(2) convolutions, which take half an hour (--rounds 3 --budget 1). forms: the shapes
+            of speed in the paper's form, in the default one, and with harmonics. kernel, rings, channels, pixels,
+            batch: growth with one of them. 3d: volumes. models: whole networks, images per second and memory. auto:
+            random layer shapes, how far method="auto" is from the best method.
         modes: inference: without gradients, in eval. training: forward, and the gradients of the input, the weight and
             sigma (models: and an update).
         peers: only these; default: all that are installed. For layers: torch, torch_channels_last, e2, group, symm,

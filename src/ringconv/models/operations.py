@@ -18,29 +18,39 @@ def count_operations(network: nn.Module, x: Tensor) -> int:
 
     A ring convolution is counted as what it is, whichever method computes it: pixels of one orbit are added first, then
     multiplied once for every ring, and the rings are mixed by a product. torch's own counter would see its dense
-    kernel. Network and input may be on the meta device, where nothing is computed.
+    kernel. Other layers whose ways of computing differ say their number by a method ``operations(output)``. Network and
+    input may be on the meta device, where nothing is computed.
     """
     counter = FlopCounterMode(display=False)
     seen_by_torch: list[int] = []
-    of_rings: list[int] = []
+    counted_here: list[int] = []
 
     def enter(*_call: Any) -> None:
         seen_by_torch.append(-counter.get_total_flops())
 
     def leave(layer: nn.Module, _inputs: Any, output: Tensor) -> None:
         seen_by_torch.append(counter.get_total_flops())
-        of_rings.append(_ring_operations(layer, output))
+        counted_here.append(_operations(layer, output))
 
-    rings = [layer for layer in network.modules() if isinstance(layer, _RingConv) and layer.sigma != "channel"]
-    handles = [layer.register_forward_pre_hook(enter) for layer in rings]
-    handles += [layer.register_forward_hook(leave) for layer in rings]
+    layers = [layer for layer in network.modules() if _has_rings(layer) or hasattr(layer, "operations")]
+    handles = [layer.register_forward_pre_hook(enter) for layer in layers]
+    handles += [layer.register_forward_hook(leave) for layer in layers]
     try:
         with torch.no_grad(), counter:
             network(x)
     finally:
         for handle in handles:
             handle.remove()
-    return int(counter.get_total_flops()) - sum(seen_by_torch) + sum(of_rings)
+    return int(counter.get_total_flops()) - sum(seen_by_torch) + sum(counted_here)
+
+
+def _has_rings(layer: nn.Module) -> bool:
+    """Rings that its channels share, that is."""
+    return isinstance(layer, _RingConv) and layer.sigma != "channel"
+
+
+def _operations(layer: Any, output: Tensor) -> int:
+    return _ring_operations(layer, output) if _has_rings(layer) else int(layer.operations(output))
 
 
 def _ring_operations(layer: Any, output: Tensor) -> int:

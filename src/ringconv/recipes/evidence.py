@@ -145,8 +145,9 @@ def _check_same(path: Path, found: Mapping[str, Any], asked: TrainSettings) -> N
 
 
 def _telling(settings: TrainSettings) -> dict[str, Any]:
-    values = {name: value for name, value in settings.to_json().items() if name not in HARMLESS}
-    return {**values, "seed": settings.seed, "data": Path(settings.data).name.removesuffix(".npz")}
+    harmless = set(HARMLESS) - {"seed", "final_test", *(("validate_every",) if settings.keep == "best" else ())}
+    values = {name: value for name, value in settings.to_json().items() if name not in harmless}
+    return {**values, "data": Path(settings.data).name.removesuffix(".npz")}
 
 
 def _evidence(

@@ -71,8 +71,9 @@ images are interpolated bilinearly and filled with the mean colour, as in the pa
 mean and its standard error. *Gains* are over the row that is named, seed by seed, so that what a seed does to all rows
 does not count. *Training loss* is that of the last epoch: how far a network got in its epochs. The paper's figures are
 below ours, in italics. Time and memory are those of the training process on one of the machines that the table names;
-while some of these ran, it had other work to do as well, so that times are upper bounds. {_LARGE}: with large pages
-(THP_MEM_ALLOC_ENABLE=1), which are faster and hold more memory."""
+while some of these ran, it had other work to do as well, so that times are upper bounds. {_LARGE}: some
+or all of these ran with large pages (THP_MEM_ALLOC_ENABLE=1), which are faster and hold more memory; do not compare
+such times and memory with those of other rows."""
 
 
 def _section(study: Study, results: Path) -> str:
@@ -115,7 +116,8 @@ def _rows(
     scores = [_with_error([one.scores[metric][measure] for one in found], measure) for metric, measure in columns]
     gains = [] if against is None else [_gain(found, against, columns[0][0], measure) for measure in _GAINS]
     minutes = statistics.fmean(one.train_seconds for one in found) / 60
-    peaks = [(one.peak_bytes, one.large_pages) for one in found if one.peak_bytes is not None]
+    peaks = [one.peak_bytes for one in found if one.peak_bytes is not None]
+    mark = _LARGE if any(one.large_pages for one in found) else ""
     rows = [
         [
             trial.label,
@@ -125,8 +127,8 @@ def _rows(
             str(len(found)),
             str(found[0].epochs),
             f"{statistics.fmean(one.train_score['loss'] for one in found):.3f}",
-            f"{minutes:.1f}",
-            _peak(*max(peaks)) if peaks else "-",
+            f"{minutes:.1f}{mark}",
+            f"{max(peaks) / 1e6:,.0f}{mark}" if peaks else "-",
         ]
     ]
     if trial.paper:
@@ -134,10 +136,6 @@ def _rows(
         row = ["*the paper*", "", *(f"*{text}*" if text else "" for text in printed)]
         rows.append([*row, *[""] * (len(rows[0]) - len(row))])
     return rows
-
-
-def _peak(size: int, large_pages: bool) -> str:
-    return f"{size / 1e6:,.0f}{_LARGE if large_pages else ''}"
 
 
 def _gain(found: Sequence[Evidence], against: Sequence[Evidence], metric: str, measure: str) -> str:
@@ -154,7 +152,8 @@ def _with_error(values: Sequence[float | None], measure: str, sign: str = "") ->
     if not known:
         return "-"
     digits = 2 if measure == "rotated_std" else 1
-    mean = f"{round(statistics.fmean(known), digits) + 0.0:{sign}.{digits}f}"  # + 0.0: no minus before a zero
+    rounded = round(statistics.fmean(known), digits)
+    mean = f"{rounded:{sign}.{digits}f}" if rounded else f"{0.0:.{digits}f}"  # a zero has no sign
     if len(known) == 1:
         return mean
     return f"{mean} ± {statistics.stdev(known) / math.sqrt(len(known)):.{digits}f}"
