@@ -37,8 +37,8 @@ KERNELS = Study(
     DATA,
     f"{_ABOUT} The paper has this on CIFAR-10: what can be compared is the order. GMR-R18 of width {_WIDTH}; CK is a"
     " circular kernel, which all rows below these eight have. The full"
-    " model is CK, Layer: kernels [9, 9, 5, 5] with [5, 5, 3, 3] rings, which the paper's second table repeats twice. The"
-    " paper's order does not show here: after so short a training, rows differ by little more than their errors.",
+    " model is CK, Layer: kernels [9, 9, 5, 5] with [5, 5, 3, 3] rings, which the paper's second table repeats twice."
+    " The paper's order does not show here: after so short a training, rows differ by little more than their errors.",
     (*_of_table(paper.ARCH), *_of_table(paper.ABLATION, "rings_5_5_3_3", "kernels_9_9_5_5")),
 )
 
