@@ -188,9 +188,8 @@ def test_between_quarter_turns_they_are_as_good_as_rings(size, order, edge):
     pairs = layer.harmonic_basis()[0, order - 1].detach()
     outermost = layer.basis()[-1].detach()
     assert turned_error(pairs, order, 90) < 1e-12
-    error = turned_error(pairs, order, 45)
-    assert error < turned_error(torch.stack([outermost, 0 * outermost]), 0, 45)
-    assert error < (0.02 if edge == "hard" else 0.045)
+    error, of_ring = turned_error(pairs, order, 45), turned_error(torch.stack([outermost, 0 * outermost]), 0, 45)
+    assert error < (0.02 if edge == "hard" else of_ring)
 
 
 # -- being a good torch module

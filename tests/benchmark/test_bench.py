@@ -44,11 +44,12 @@ def test_there_is_a_name_for_every_suite():
 
 @pytest.mark.parametrize("suite", LAYER_SUITES)
 def test_layer_suite(suite, tmp_path, capsys):
-    names = ("torch", "factored", "auto", "gemm") if suite != "speed" else ()
+    names = ("torch", "factored", "auto", "gemm") if suite not in ("speed", "forms") else ()
     path = bench(suite=suite, quick=True, directory=tmp_path, plot=suite == "speed", peers=names)
     rows = read(path)
     values = LAYER_SUITES[suite].cases
-    assert len(rows) == len(values) * 2 * len(names or peers.USUAL_PEERS)
+    assert len(rows) == len(values) * 2 * len(names or LAYER_SUITES[suite].peers)
+    assert ("harmonics_2" in {row["peer"] for row in rows}) == (suite == "forms")
     assert {row["value"] for row in rows} == {str(value) for value in values}
     columns = ["suite", "mode", "peer", "variable", "value", *LayerShape._fields, "batch", "size"]
     assert list(rows[0]) == [*columns, "median_ms", "p20_ms", "p80_ms", "rounds", "note", *MACHINE]

@@ -7,7 +7,6 @@ import torch
 
 from ringconv.benchmark.cases import MODES, Case
 from ringconv.benchmark.peers import FORMS, PEERS, label, prepare
-from ringconv.benchmark.suites import LAYER_SUITES
 from ringconv.ops import fused
 
 CASES = [
@@ -70,12 +69,6 @@ def test_forms_of_our_layer_have_their_parameters():
     assert shapes["default_form"] == rings
     assert sorted(shapes["harmonics_1"]) == sorted([*rings, (8, 8, 1)])
     assert sorted(shapes["harmonics_2"]) == sorted([*rings, (8, 8, 2)])
-
-
-def test_a_suite_of_forms_times_them_without_being_asked():
-    asked = {"torch", "torch_channels_last", "auto", *FORMS}
-    assert set(LAYER_SUITES["forms"].peers) == asked
-    assert not set(FORMS) & set(LAYER_SUITES["speed"].peers)
 
 
 def test_the_limit_is_the_product_over_rings_and_channels():

@@ -101,7 +101,7 @@ class SymmConv3d(_SymmConvNd):
         exporting = torch.compiler.is_exporting()
         return worth_it and batched_on_cpu and not exporting and fused_covers(input, self.weight) and fused_is_there()
 
-    def operations(self, output: Tensor) -> int:
+    def own_operations(self, output: Tensor) -> int:
         """Those of the dense convolution that the method is, however it is computed."""
         return 2 * output.numel() * self.pair_shape[1] * math.prod(self.kernel_size)
 

@@ -18,8 +18,8 @@ def count_operations(network: nn.Module, x: Tensor) -> int:
 
     A ring convolution is counted as what it is, whichever method computes it: pixels of one orbit are added first, then
     multiplied once for every ring, and the rings are mixed by a product. torch's own counter would see its dense
-    kernel. Other layers whose ways of computing differ say their number by a method ``operations(output)``. Network and
-    input may be on the meta device, where nothing is computed.
+    kernel. Other layers whose ways of computing differ say their number by a method ``own_operations(output)``. Network
+    and input may be on the meta device, where nothing is computed.
     """
     counter = FlopCounterMode(display=False)
     seen_by_torch: list[int] = []
@@ -32,7 +32,7 @@ def count_operations(network: nn.Module, x: Tensor) -> int:
         seen_by_torch.append(counter.get_total_flops())
         counted_here.append(_operations(layer, output))
 
-    layers = [layer for layer in network.modules() if _has_rings(layer) or hasattr(layer, "operations")]
+    layers = [layer for layer in network.modules() if _has_rings(layer) or hasattr(type(layer), "own_operations")]
     handles = [layer.register_forward_pre_hook(enter) for layer in layers]
     handles += [layer.register_forward_hook(leave) for layer in layers]
     try:
@@ -50,7 +50,7 @@ def _has_rings(layer: nn.Module) -> bool:
 
 
 def _operations(layer: Any, output: Tensor) -> int:
-    return _ring_operations(layer, output) if _has_rings(layer) else int(layer.operations(output))
+    return _ring_operations(layer, output) if _has_rings(layer) else int(layer.own_operations(output))
 
 
 def _ring_operations(layer: Any, output: Tensor) -> int:
