@@ -171,6 +171,21 @@ def test_a_map_that_was_too_small_still_is():
         convert(nn.Conv2d(1, 1, 5, 2))(torch.randn(1, 1, 2, 2))
 
 
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"kernel_size": (3, 5), "padding": (1, 2)},
+        {"kernel_size": (1, 5)},
+        {"kernel_size": 2, "dilation": 3, "padding": (1, 0)},
+        {"kernel_size": (2, 3), "stride": 3, "padding": 1, "dilation": (2, 1)},
+        {"kernel_size": 2, "stride": (1, 2)},
+    ],
+)
+def test_a_transposed_convolution_whose_axes_differ_is_reported(window):
+    _, report = convert(nn.ConvTranspose2d(4, 4, **window), return_report=True)
+    assert "its axes are not treated alike" in dict(report.breaks)[""]
+
+
 def test_output_size_of_a_transposed_convolution():
     plain = nn.ConvTranspose2d(2, 3, 3, stride=2, padding=1)
     x = torch.randn(1, 2, 8, 8)

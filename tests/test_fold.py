@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -567,3 +568,37 @@ def test_a_folded_convolution_can_be_asked_for_its_sizes(form):
             folded = assert_equal(model, x, form)
             torch.testing.assert_close(copy.deepcopy(folded)(x), folded(x))
             assert of_ringconv(folded) == []
+
+
+class _FromAList(nn.Module):
+    """Calls its layers from where torch does not look for them."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = GMRConv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.norm.running_var.fill_(9.0)
+        self.norms, self.by_name, self.call = [self.norm], {"conv": self.conv}, self.conv.forward
+
+    def forward(self, x):
+        return self.norms[0](self.by_name["conv"](x)) + self.call(x)
+
+
+class _NormFromAList(_FromAList):
+    def forward(self, x):
+        return self.norms[0](self.conv(x))
+
+
+@pytest.mark.parametrize("network", [_FromAList, _NormFromAList])
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_layers_in_lists_and_under_other_names(network, batch_norm):
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    folded = assert_equal(network().eval(), x, batch_norm=batch_norm)
+    assert type(folded.by_name["conv"]) is nn.Conv2d
+    assert folded.call.__self__ is folded.conv
+    assert b"ringconv" not in pickle.dumps(folded)
+
+
+def test_a_folded_low_pass_is_scripted():
+    x = torch.randn(1, 2, 9, 8)
+    down = Downsample(2, mode="lowpass")
+    torch.testing.assert_close(torch.jit.script(fold(down))(x), down(x))

@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
 
 import ringconv
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d, Upsample
@@ -802,3 +803,42 @@ def test_a_trace_of_a_layer_asks_for_nothing_that_it_does_not_have():
     """torch.jit.trace reads all properties, those of harmonics too."""
     layer, x = GMRConv2d(3, 3, 3, method="dense"), torch.randn(1, 3, 7, 7)
     torch.testing.assert_close(torch.jit.trace(layer, x)(x), layer(x))
+
+
+@pytest.mark.parametrize("harmonics", [0, 2])
+@pytest.mark.parametrize("decay", [0.9, 0.9999])
+def test_averaging_all_buffers_of_a_network_leaves_the_rings_alone(harmonics, decay):
+    """Averages of integers would be cut off: 0.9 * 5 + 0.1 * 5 is 4.99."""
+    network = nn.Sequential(GMRConv2d(2, 3, 9, padding=4, harmonics=harmonics), nn.BatchNorm2d(3)).eval()
+    x = torch.randn(1, 2, 12, 12)
+    expected = network(x)
+    for average in (get_ema_multi_avg_fn(decay), None):
+        averaged = AveragedModel(
+            network, multi_avg_fn=average, avg_fn=None if average else get_ema_avg_fn(decay), use_buffers=True
+        )
+        for _ in range(20):
+            averaged.update_parameters(network)
+        # Weights are averaged as well, which rounds.
+        torch.testing.assert_close(averaged(x), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(ringconv.fold(averaged.module)(x), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("sigma", ["fixed", "layer"])
+def test_a_basis_is_the_callers_own(sigma):
+    layer = GMRConv2d(2, 3, 5, padding=2, harmonics=1, sigma=sigma).eval()
+    x = torch.randn(1, 2, 8, 8)
+    with torch.no_grad():
+        expected = layer(x)
+        for mine in (layer.harmonic_basis(), layer.basis(), layer.kernel()):
+            mine.zero_()
+        torch.testing.assert_close(layer(x), expected)
+
+
+def test_torch_fx_takes_the_layers_as_it_takes_torchs():
+    network = nn.Sequential(
+        GMRConv2d(3, 4, 5, padding=2, harmonics=1), nn.ReLU(), Downsample(2), Upsample(2), Downsample(2, mode="lowpass")
+    )
+    traced = torch.fx.symbolic_trace(network)
+    assert {node.target for node in traced.graph.nodes if node.op == "call_module"} == set("01234")
+    x = torch.randn(1, 3, 15, 17)
+    torch.testing.assert_close(traced(x), network(x))

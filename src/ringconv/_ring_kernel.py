@@ -37,6 +37,8 @@ class RingKernel(nn.Module):
     bias: nn.Parameter | None
     harmonic_weight: nn.Parameter | None
 
+    _table_version: int | None
+
     def _make_parameters(self, bias: bool, device: torch.device | str | int | None, dtype: torch.dtype | None) -> None:
         """Once the attributes above are set."""
 
@@ -111,10 +113,12 @@ class RingKernel(nn.Module):
 
     @property
     def _tables(self) -> RingTables:
+        self._mend_tables()
         return RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
 
     @property
     def _harmonic_tables(self) -> HarmonicTables:
+        self._mend_tables()
         return HarmonicTables(*(getattr(self, name) for name in _HARMONIC_BUFFERS))
 
     @property
@@ -139,8 +143,22 @@ class RingKernel(nn.Module):
             for name, table in zip(_HARMONIC_BUFFERS, of_harmonics, strict=True):
                 setattr(self, name, table)
         self._kept = {}
+        self._table_version = _version(self._orbit_of_tap)
         if self.sigma == "fixed" and self.geometry.gaussian:
             setattr(self, self._sigma_name, like.new_full((self.rings,), self.geometry.initial_log_sigma))
+
+    def _mend_tables(self) -> None:
+        """Rebuild the constants if they were written to: who averages the buffers of networks, as torch's AveragedModel
+        does, would cut integers off."""
+        orbits = self._orbit_of_tap
+        if (
+            type(orbits) is Tensor
+            and not torch.compiler.is_compiling()
+            and not torch._C._are_functorch_transforms_active()
+            and _version(orbits) != self._table_version
+        ):
+            with torch.inference_mode(False):
+                self._build_tables()
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> RingKernel:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves
@@ -235,7 +253,7 @@ class RingKernel(nn.Module):
         """The kernels g cos(o t) and g sin(o t), (rings with harmonics, m, 2, *kernel_size). Differentiable."""
         if not self.harmonics:
             raise ValueError("the layer has no harmonics: build it with harmonics=1 or more")
-        return self._harmonic_taps().to(self.weight.dtype)
+        return self._harmonic_taps().to(self.weight.dtype, copy=True)  # others are the layer's own
 
     def kernel(self) -> Tensor:
         """The dense kernel of the rings, (out, in / groups, *kernel_size). Differentiable.
@@ -247,6 +265,11 @@ class RingKernel(nn.Module):
             weight = self.weight.to(values.dtype)
             per_orbit = (weight.unsqueeze(-1) * values).sum(2) if self.sigma == "channel" else weight @ values
             return self._taps(per_orbit).to(self.weight.dtype)
+
+
+def _version(tensor: Tensor) -> int | None:
+    """Grows with every change in place."""
+    return None if tensor.is_inference() else tensor._version
 
 
 def without_autocast(like: Tensor) -> contextlib.AbstractContextManager[Any]:

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from types import MethodType
 from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
 from ringconv._computed_weights import weight_hooks
+from ringconv._exchange import Exchange
 from ringconv.conversion.checks import check_options, checked_patterns, refuse_wrapped
 from ringconv.conversion.judgement import Judge
 from ringconv.conversion.layer_choice import Choice, LayerChoice
@@ -130,9 +130,6 @@ def convert(
     return converted, report
 
 
-_TORCHS_OWN = frozenset(vars(nn.Module()))
-
-
 class _Conversion:
     """One model on its way. All new layers are built before the first is put in place."""
 
@@ -161,7 +158,6 @@ class _Conversion:
         self._first_name: dict[int, str] = {}
         self._of_weight: dict[int, list[tuple[nn.Module, nn.Module]]] = {}
         self._untied: dict[int, str] = {}
-        self._looked_at: set[int] = set()
         self._judge = Judge()
         spatial, nameable = self._convolutions()
         self._only_patches = not spatial
@@ -177,34 +173,13 @@ class _Conversion:
         self._visit("", self._model)
         for old, new in self._pairs:
             _move_hooks(old, new)
+        exchange = Exchange(self._new)
         for parent in [*self._model.modules()]:
             for name, child in parent._modules.items():
                 if id(child) in self._new:
                     parent._modules[name] = self._new[id(child)]
-            # Some networks also keep layers under other names and in containers of their own, and call them from there.
-            for name, value in vars(parent).items():
-                if name not in _TORCHS_OWN:
-                    vars(parent)[name] = self._exchanged(value)
+            exchange.in_attributes(parent)
         return self._new.get(id(self._model), self._model)
-
-    def _exchanged(self, value: Any) -> Any:
-        """A new layer for an old one, and for its methods; lists and dicts are the same with the new layers in them."""
-        if isinstance(value, nn.Module):
-            return self._new.get(id(value), value)
-        if isinstance(value, MethodType) and id(value.__self__) in self._new:
-            return getattr(self._new[id(value.__self__)], value.__name__, value)
-        if isinstance(value, tuple):
-            parts = [self._exchanged(part) for part in value]
-            if all(part is old for part, old in zip(parts, value, strict=True)):
-                return value
-            return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
-        if isinstance(value, (list, dict)) and id(value) not in self._looked_at:
-            self._looked_at.add(id(value))  # it may hold itself
-            for key, old in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                part = self._exchanged(old)
-                if part is not old:
-                    value[key] = part
-        return value
 
     def _convolutions(self) -> tuple[list[str], list[str]]:
         """Names of the convolutions that sizes apply to, and of those that must be named to get one."""

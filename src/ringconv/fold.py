@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from ringconv._computed_weights import recompute_weight
+from ringconv._exchange import Exchange
 from ringconv._fold_resizing import traceable
 from ringconv.conversion.resizing import ResizedConv
 from ringconv.layers import _GMRConvNd
@@ -62,7 +63,7 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     _refuse_wrappers(module)
     with torch.no_grad():
-        plain = _Folding(form, _dimensions(module)).plain(copy.deepcopy(module))
+        plain = _Folding(form, _dimensions(module)).all_plain(copy.deepcopy(module))
         if batch_norm:
             plain = _absorb_batch_norms(plain)
     return plain
@@ -94,7 +95,15 @@ class _Folding:
         self._dimensions = dimensions
         self._done: dict[nn.Module, nn.Module] = {}
 
-    def plain(self, module: nn.Module) -> nn.Module:
+    def all_plain(self, model: nn.Module) -> nn.Module:
+        plain = self._plain(model)
+        exchange = Exchange({id(old): new for old, new in self._done.items()})
+        for parent in plain.modules():
+            if not isinstance(parent, fx.GraphModule):
+                exchange.in_attributes(parent)
+        return plain
+
+    def _plain(self, module: nn.Module) -> nn.Module:
         if module not in self._done:
             self._done[module] = self._replacement(module)
         return self._done[module]
@@ -112,7 +121,7 @@ class _Folding:
         graph = _graph(module) if _is_ours(module) else None
         for name, child in module._modules.items():
             if child is not None:
-                module._modules[name] = self.plain(child)
+                module._modules[name] = self._plain(child)
         if graph is None:
             return module
         plain = fx.GraphModule(module, graph, type(original).__name__)
@@ -299,12 +308,14 @@ def _absorb_batch_norms(model: nn.Module) -> nn.Module:
 def _conv_norm_pairs(model: nn.Module) -> Iterator[tuple[Any, Any]]:
     """Convolutions whose one output goes to nothing but a BatchNorm, where each of both is called once."""
     held = Counter(module for parent in model.modules() for module in _modules_in(vars(parent)))
+    registered = Counter(module for parent in model.modules() for module in _modules_in(parent._modules))
     seen = set()
     for part, graph in _traced_parts(model):
         for conv, norm in _pairs_in(part, graph):
             # Of a part, the graph does not show who else calls what is in it.
             called_once = part is model or held[conv] == held[norm] == 1
-            if called_once and conv not in seen:
+            # The norm is exchanged where torch registers it; from elsewhere it would be called as it was.
+            if called_once and held[norm] == registered[norm] and conv not in seen:
                 seen.add(conv)  # a part may be there twice
                 yield conv, norm
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ringconv._checks import check_choice, check_positive_int
+from ringconv._fx_leaf import call_as_leaf, is_traced_above
 from ringconv._ring_kernel import Init, RingKernel, SigmaMode, without_autocast
 from ringconv.harmonics import HarmonicRings, chosen_rings
 from ringconv.ops import (
@@ -222,6 +223,8 @@ class _GMRConvNd(RingKernel):
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, C, *S) or (C, *S) -> the same with ``out_channels`` and the output's size."""
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input)
         if input.dim() not in (self._dimensions + 1, self._dimensions + 2):
             raise ValueError(
                 f"{type(self).__name__} takes {self._dimensions + 2} dimensions, or {self._dimensions + 1} without a"

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._checks import check_choice, check_positive_int
+from ringconv._fx_leaf import call_as_leaf, is_traced_above
 from ringconv.ops.dense import CONVOLUTIONS
 
 Downsampling = Literal["average", "lowpass"]
@@ -44,6 +45,8 @@ class Downsample(nn.Module):
         self.lowpass = LowPass((factor,) * dimensions) if mode == "lowpass" and factor > 1 else None
 
     def forward(self, input: Tensor) -> Tensor:
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input)
         if self.factor == 1:
             return input
         if self.lowpass is not None:
@@ -84,7 +87,8 @@ class LowPass(nn.Module):
                 continue
             shape = [channels, 1] + [2 * reach + 1 if other == axis else 1 for other in range(d)]
             sides = [reach if other == axis else 0 for other in reversed(range(d)) for _ in range(2)]
-            kernel = input.new_tensor([weight / sum(weights) for weight in weights]).view(shape[1:]).expand(shape)
+            kernel = torch.tensor([weight / sum(weights) for weight in weights], dtype=input.dtype, device=input.device)
+            kernel = kernel.view(shape[1:]).expand(shape)
             input = convolve(F.pad(input, sides, mode="replicate"), kernel, groups=channels)
         return input
 
@@ -104,6 +108,8 @@ class Upsample(nn.Module):
         self.factor = factor
 
     def forward(self, input: Tensor, size: Sequence[int] | None = None) -> Tensor:
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input, size)
         modes = {3: "linear", 4: "bilinear", 5: "trilinear"}
         if input.dim() not in modes:
             raise ValueError(f"Upsample takes (B, C, *S) with 1 to 3 axes, got an input of shape {tuple(input.shape)}")

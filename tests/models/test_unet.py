@@ -36,3 +36,11 @@ def test_impossible_options_are_explained():
         create_model("unet", dimensions=1)
     with pytest.raises(ValueError, match="kernel_size must be odd"):
         create_model("gmr_unet", kernel_size=4)
+
+
+@pytest.mark.parametrize("name", ["unet", "gmr_unet"])
+def test_too_small_images_are_refused(name):
+    network = create_model(name, width=4).eval()
+    with pytest.raises(ValueError, match=r"takes images of more than 8 pixels, got \(1, 3, 8, 5\)"):
+        network(torch.randn(1, 3, 8, 5))
+    assert network(torch.randn(1, 3, 9, 5)).shape == (1, 1, 9, 5)

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._fx_leaf import call_as_leaf, is_traced_above
 from ringconv.layers import Downsample
 
 
@@ -66,6 +67,8 @@ class AveragePoolTo(nn.Module):
         self.rule = rule
 
     def forward(self, input: Tensor) -> Tensor:
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input)
         dimensions = len(self.rule.stride)
         size = _checked_size(self.rule, input.shape[-dimensions:])
         if dimensions == 1:
@@ -97,6 +100,8 @@ class SymmetricMaxPool(nn.Module):
     return_indices: bool
 
     def forward(self, input: Tensor) -> Any:
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input)
         dimensions = len(self.rule.stride)
         size = input.shape[-dimensions:]
         if all(side % step == 0 for side, step in zip(size, self.rule.stride, strict=True)):
@@ -137,6 +142,8 @@ class UpsampleTo(nn.Module):
         self.extra = extra
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
+        if is_traced_above(self, input):
+            return call_as_leaf(self, input, output_size)
         dimensions = len(self.stride)
         if output_size is None:
             size = input.shape[-dimensions:]

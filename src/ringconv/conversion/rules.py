@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import nn
@@ -309,7 +309,8 @@ class Rules:
             new = self._new_conv(name, conv, chosen, tuple(
                 (d * (k - 1) - shrink) // 2 for k, d, shrink in zip(chosen, dilation, window.shrink, strict=True)
             ), window)  # fmt: skip
-            return Change("converted", "transposed of stride 1: a convolution with its kernel turned over", new)
+            why = "transposed of stride 1: a convolution with its kernel turned over"
+            return Change("converted", why, new, breaks=_breaks_of(replace(window, kernel=chosen)))
         if any(side % 2 == 0 for side in chosen) and asked:
             raise ValueError(f"kernel_size of the transposed layer {name!r} must be odd, got {_times(asked)}")
         odd = tuple(side + 1 - side % 2 for side in chosen)
@@ -318,7 +319,7 @@ class Rules:
             "converted",
             "transposed: up-sampling by linear interpolation, then a ring convolution",
             upsampled_conv(UpsampleTo(stride, extra), new),
-            breaks="" if len(set(zip(stride, extra, strict=True))) == 1 else _AXES_DIFFER,
+            breaks="" if len(set(zip(stride, extra, odd, dilation, strict=True))) == 1 else _AXES_DIFFER,
             resampling=tuple(-step for step in stride),
         )
 

@@ -1,17 +1,18 @@
 """A small U-Net for segmentation in 2 and 3 dimensions: three times down and up, two convolutions per level.
 
-The output has the size of the input, whatever that is. With ring convolutions it turns and flips with the input: maps
-are halved by maxima over windows that lie evenly, and doubled by interpolation to the size of the map they join.
+The output has the size of the input, whatever that is from 9 pixels on. With ring convolutions it turns and flips with
+the input: maps are halved by maxima over windows that lie evenly, and doubled by interpolation to the size of the map
+they join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from typing_extensions import TypedDict, Unpack
 
 from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
@@ -95,6 +96,7 @@ class UNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, *S) -> (B, num_classes, *S)."""
+        self._check_size(x)
         joined = []
         for level, convs in enumerate(self.encoder):
             x = convs(self.down(x) if level else x)
@@ -105,6 +107,14 @@ class UNet(nn.Module):
             x = self.decoder[level](torch.cat([x, same_size], 1))
         logits: Tensor = self.head(x)
         return logits
+
+    def _check_size(self, x: Any) -> None:
+        """On the last level an instance norm needs more than one pixel."""
+        least = 2 ** len(self.decoder)
+        if torch.compiler.is_compiling() or isinstance(x, fx.Proxy):
+            return
+        if max(x.shape[2:]) <= least:
+            raise ValueError(f"the U-Net takes images of more than {least} pixels, got {tuple(x.shape)}")
 
 
 class _TwoConvs(nn.Module):

@@ -82,7 +82,7 @@ class Training:
                 raise ValueError(f"sync_batch_norm needs GPUs, and the device is {fabric.device.type}")
             network = nn.SyncBatchNorm.convert_sync_batchnorm(network)  # type: ignore[no-untyped-call]
         if settings.channels_last:
-            network = network.to(memory_format=self._memory_format)  # type: ignore[call-overload]
+            _lay_out(network, self._memory_format)
         self.network = network
         self.model, self.optimiser = fabric.setup(network, make_optimiser(network, settings))
         self.average = None if settings.ema is None else Average(network, settings.ema)
@@ -242,6 +242,14 @@ class Training:
         self.best, self.best_network, self.last_means = state["best"], state["best_network"], state["last_means"]
         self._sums.copy_(state["sums"])
         self._logged.copy_(state["logged"])
+
+
+def _lay_out(network: nn.Module, memory_format: torch.memory_format) -> None:
+    """As ``network.to(memory_format=...)``, which fails at the kernels of group convolutions: these have more axes."""
+    axes = 4 if memory_format == torch.channels_last else 5
+    for tensor in (*network.parameters(), *network.buffers()):
+        if tensor.dim() == axes:
+            tensor.data = tensor.data.contiguous(memory_format=memory_format)
 
 
 class Pace:
