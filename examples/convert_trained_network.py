@@ -58,6 +58,8 @@ def main(arguments: list[str] | None = None) -> float:
         model.train()
         losses = []
         for chosen in torch.randperm(len(images)).split(32):
+            if len(chosen) < 2:
+                continue  # a batch norm needs more than one
             loss = F.cross_entropy(model(images[chosen]), labels[chosen])
             optimiser.zero_grad()
             loss.backward()

@@ -88,12 +88,17 @@ def signed_map() -> Any:
     return needs("matplotlib.colors", "compare").LinearSegmentedColormap.from_list("signed", _SIGNED)
 
 
-def dress(axes: Any, *, x: str = "", y: str = "", title: str = "", grid: str = "y") -> None:
-    """Labels, faint grid lines along ``grid`` ("x", "y", "both" or ""), and no frame."""
-    axes.set_xlabel(x, fontsize=NORMAL, color=INK)
-    axes.set_ylabel(y, fontsize=NORMAL, color=INK)
+def dress(axes: Any, *, x: str = "", y: str = "", title: str = "", grid: str = "y", formulas: bool = False) -> None:
+    """Labels, faint grid lines along ``grid`` ("x", "y", "both" or ""), and no frame.
+
+    Args:
+        formulas: dollar signs begin and end one; else they are part of a name.
+    """
+    style: dict[str, Any] = {"fontsize": NORMAL, "color": INK, "parse_math": formulas}
+    axes.set_xlabel(x, **style)
+    axes.set_ylabel(y, **style)
     if title:
-        axes.set_title(title, fontsize=NORMAL, color=INK)
+        axes.set_title(title, **style)
     if grid:
         axes.grid(axis=grid, color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -103,15 +108,16 @@ def dress(axes: Any, *, x: str = "", y: str = "", title: str = "", grid: str = "
         axes.spines["bottom"].set_color(FAINT)
 
 
-def picture(axes: Any, *, title: str = "", y: str = "", size: float = SMALL) -> None:
-    """Axes that show an image: a title and a name beside it at most."""
+def picture(axes: Any, *, title: str = "", y: str = "", size: float = SMALL, formulas: bool = False) -> None:
+    """Axes that show an image: a title and a name beside it at most; with ``formulas`` as :func:`dress` has it."""
+    style: dict[str, Any] = {"fontsize": size, "color": INK, "parse_math": formulas}
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     if title:
-        axes.set_title(title, fontsize=size, color=INK, pad=2)
+        axes.set_title(title, pad=2, **style)
     if y:
-        axes.set_ylabel(y, fontsize=size, color=INK, rotation=0, ha="right", va="center")
+        axes.set_ylabel(y, rotation=0, ha="right", va="center", **style)
 
 
 def legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
@@ -127,7 +133,7 @@ def legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None
     length = -(-len(shown) // columns)
     rows = max(sum(name.count("\n") + 1 for name in shown[at : at + length]) for at in range(0, len(shown), length))
     figure.set_figheight(figure.get_figheight() + _LINE * max(0, rows - 2))
-    figure.legend(
+    drawn = figure.legend(
         handles,
         shown,
         loc="outside lower center",
@@ -138,13 +144,15 @@ def legend(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None
         columnspacing=1.2,
         handlelength=2.6,
     )
+    for text in drawn.get_texts():
+        text.set_parse_math(False)
 
 
 def headline(figure: Figure, text: str) -> None:
     """A title over the whole figure, its lines wrapped to its width."""
     room = int(float(figure.get_size_inches()[0]) * 72 / (_LETTER * NORMAL))
     wrapped = "\n".join(textwrap.fill(row, room) for row in text.split("\n"))
-    figure.suptitle(wrapped, fontsize=NORMAL, color=INK)
+    figure.suptitle(wrapped, fontsize=NORMAL, color=INK, parse_math=False)
 
 
 def round_numbers(axis: Any) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ringconv.data import DataSet, Split, open_data
-from ringconv.data.dataset import scale_of
+from ringconv.data.scales import scale_of
 
 FITS = ("squash", "crop")
 

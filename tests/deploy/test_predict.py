@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -141,6 +142,29 @@ def test_tiffs_that_cannot_be_read_as_in_training_are_named(checkpoint, tmp_path
     with pytest.raises(OSError, match=r"float32, .* was trained on values up to 255"):
         read_image(tmp_path / "floats.tif", Preprocessing(scale=255.0), 1)
     assert read_image(tmp_path / "bands.tif", Preprocessing(), 6).shape == (6, 30, 40)
+
+
+def test_one_damaged_file_does_not_stop_the_rest(checkpoint, folder, tmp_path):
+    (folder / "cut.pgm").write_bytes(b"P5\n30 40\n255\n" + b"\0" * 50)
+    strange = folder / os.fsdecode(b"caf\xe9.png")
+    strange.write_bytes((folder / "rgb.png").read_bytes())
+    out = tmp_path / "predictions.csv"
+    predict_command(checkpoint, (folder,), out=out)
+    assert os.fsencode(strange) in out.read_bytes()
+    assert b"cut.pgm" not in out.read_bytes()
+    assert len(out.read_text(errors="replace").splitlines()) == 1 + 6
+
+
+def test_pictures_for_a_network_of_floats_from_0_to_255_are_refused(folder):
+    known = Preprocessing(None, (120.0,), (60.0,), scale=1.0)
+    with pytest.raises(ValueError, match="trained on floats that are not from 0 to 1"):
+        read_image(folder / "rgb.png", known, 1)
+
+
+def test_a_device_that_is_not_there(checkpoint, folder):
+    for device in ("foo", "cuda:99"):
+        with pytest.raises(UsageError, match=f"device '{device}' cannot be used here"):
+            predict_command(checkpoint, (folder / "rgb.png",), device=device)
 
 
 def test_without_a_size_images_keep_theirs(folder):

@@ -6,6 +6,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ringconv.commands._terminal import UsageError
 from ringconv.commands.runs import runs
@@ -70,6 +71,47 @@ def test_resume(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert str(tmp_path / "a") in capsys.readouterr().out
     with pytest.raises(UsageError, match="is not the folder of a run"):
         train(["--resume", str(tmp_path / "none")])
+
+
+@pytest.fixture
+def photos(tiny: ModuleType, tmp_path: Path) -> Path:
+    """Three class folders of twelve."""
+    images, labels = tiny.pictures(36, 0)
+    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+        path = tmp_path / "data" / "photos" / tiny.CLASSES[label] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+    return tmp_path / "data" / "photos"
+
+
+def test_runs_are_found_from_other_folders(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name in the data folder, and options that are paths, mean the same from everywhere."""
+    monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("RINGCONV_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    pictures = sorted(path.relative_to(photos) for path in photos.rglob("*.png"))
+    rows = [f"{path},{number // 2}\n" for number, path in enumerate(pictures)]
+    (tmp_path / "groups.csv").write_text("path,group\n" + "".join(rows))
+    options = ["--data", "photos", "--data-options", "groups=groups.csv", "grey=true", "--name", "a", *TINY]
+    train(["--model", "tiny_ring", *options])
+    folder = tmp_path / "runs" / "a"
+    settings = read_run(folder).settings
+    assert settings.data == str(photos)
+    assert settings.data_options == {"groups": str(tmp_path / "groups.csv"), "grey": True}
+    (folder / "results.json").unlink()
+    monkeypatch.chdir("/")
+    train(["--resume", str(folder)])
+    assert read_run(folder).state == "finished"
+
+
+def test_runs_within_the_data_are_refused(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be a class of it the next time."""
+    monkeypatch.chdir(photos)
+    with pytest.raises(UsageError, match="out must not be within the data folder"):
+        train(["--model", "tiny_ring", "--data", ".", *TINY])
+    assert not (photos / "runs").exists()
 
 
 def test_a_recipe_gives_the_defaults(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

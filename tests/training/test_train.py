@@ -428,6 +428,35 @@ def _without_times(lines: list[dict]) -> list[dict]:
     ]
 
 
+def test_a_stop_while_the_last_epoch_is_tested_counts(tiny: ModuleType, tmp_path: Path) -> None:
+    class StopInTheLastTest(Watch):
+        epochs = 0
+
+        def testing(self, stage: str, done: int, total: int) -> None:
+            self.epochs += done == total
+            if self.epochs == 2 and done == total:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    settings = replace(RING, rotated_every=1, rotated_images=6)
+    with pytest.raises(TrainingInterruptedError, match=r"stopped after step (\d+) of \1; to go on"):
+        train(settings, out=tmp_path, name="stopped", data=tiny.classified(), watch=StopInTheLastTest())
+    assert read_run(tmp_path / "stopped").results is None
+    resume(tmp_path / "stopped", data=tiny.classified())
+    train(settings, out=tmp_path, name="whole", data=tiny.classified())
+    assert equal(weights(tmp_path / "stopped"), weights(tmp_path / "whole"))
+
+
+def test_an_accelerator_that_is_not_there(tiny: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="accelerator 'tpu' cannot be used here"):
+        train(replace(RING, accelerator="tpu"), out=tmp_path, data=tiny.classified())
+
+
+def test_kernels_of_more_axes_than_maps_train_in_channels_last(tiny: ModuleType, tmp_path: Path) -> None:
+    options = {"width": 8, "stem_pool": False}
+    settings = replace(RING, model="p4_resnet18", model_options=options, channels_last=True, epochs=1)
+    assert train(settings, out=tmp_path, data=tiny.classified()).state == "finished"
+
+
 def test_configurations_without_a_format_mean_the_papers_rings(tmp_path: Path) -> None:
     """They were written while that was the default."""
     settings = TrainSettings("gmr_resnet18", "textures", model_options={"width": 2})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ringconv._progress import Progress
@@ -52,6 +53,10 @@ class Loaded:
 def load_checkpoint(path: Path, device: str) -> Loaded:
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}")
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # NotImplementedError is one too
+        raise ValueError(f"device {device!r} cannot be used here: {str(error).splitlines()[0]}") from error
     return Loaded(path, load_model(path, device), read_info(path))
 
 

@@ -24,7 +24,7 @@ def usage_errors() -> Iterator[None]:
 
 
 def terminal() -> Any:
-    return needs("rich.console", "compare").Console(highlight=False)
+    return needs("rich.console", "compare").Console(highlight=False, markup=False)  # paths and names may have brackets
 
 
 @contextlib.contextmanager
@@ -32,7 +32,7 @@ def progress_bars(console: Any) -> Iterator[Progress]:
     """One bar per stage, and none if nobody is watching."""
     rich = needs("rich.progress", "compare")
     columns = (
-        rich.TextColumn("{task.description:<11}"),
+        rich.TextColumn("{task.description:<11}", markup=False),
         rich.BarColumn(),
         rich.TaskProgressColumn(),
         rich.TimeRemainingColumn(elapsed_when_finished=True),

@@ -8,6 +8,7 @@ from typing import Any
 
 from ringconv import report, training
 from ringconv.commands._terminal import UsageError, progress_bars, terminal, usage_errors
+from ringconv.data import check_outside
 from ringconv.recipes.scales import Scale
 from ringconv.report.html import REPORT, write_report
 from ringconv.training import CompareSettings
@@ -111,6 +112,7 @@ def _own_data(
     console = terminal()
     with usage_errors():
         report.check_out(out)
+        check_outside(out, where)
         with progress_bars(console) as progress:
             opened = open_own_data(where, scale, size, progress)
         asked = {}
@@ -127,7 +129,7 @@ def _own_data(
         settings = {label: own.settings for label, own in asked.items()}
         check_models(settings, opened.data)
     for note in opened.notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     said = [f"{' and '.join(asked)} learn {opened.data.name} upright; then its images are turned and mirrored."]
     changes: dict[str, list[str]] = {}
     for label, own in asked.items():
@@ -135,16 +137,16 @@ def _own_data(
             changes.setdefault("; ".join(own.changes), []).append(label)
     said += [f"Scale {scale}, against the paper's training of {', '.join(of)}: {what}" for what, of in changes.items()]
     for line in said:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     with watched(console) as watch, errors_without_traceback():
         compared = compare_models(settings, out=out, go_on=resume, about={"scale": scale}, watch=watch)
     console.print()
     for part in runs_tables(compared.runs, console.width):
         console.print(part)
     console.print()
-    console.print(runs_in_a_line(compared.runs), markup=False)
+    console.print(runs_in_a_line(compared.runs))
     for label, why in compared.failed.items():
-        console.print(f"{label} is not in the table: {why}", markup=False, soft_wrap=True)
+        console.print(f"{label} is not in the table: {why}", soft_wrap=True)
     with usage_errors(), progress_bars(console) as progress:
         path = write_report(training.list_runs(compared.folder), compared.folder / REPORT, progress=progress)
     console.print(f"\nEverything: {compared.folder}", soft_wrap=True)

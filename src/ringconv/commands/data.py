@@ -9,7 +9,7 @@ from tyro.conf import Positional
 
 from ringconv._extras import needs
 from ringconv.commands._terminal import UsageError, progress_bars, terminal, usage_errors
-from ringconv.data import LAYOUTS, DataSet, data_root, fetch_data, open_data
+from ringconv.data import LAYOUTS, DataSet, check_outside, data_root, fetch_data, open_data
 from ringconv.data.cache import cache_folder
 from ringconv.data.sheet import save_sheet
 
@@ -66,13 +66,15 @@ def data(
             opened = open_data(
                 where, layout=layout, root=root, progress=progress, size=size, seed=seed, faults=faults, cache=cache
             )
+            path = out or Path("sheets") / f"{opened.name}.png"
+            if action == "show":
+                check_outside(path, where)
     if action == "fetch":
         console.print(f"Fetched to {folder}", soft_wrap=True)
     elif action == "check":
         console.print(_contents(opened))
         _print_notes(console, opened)
     else:
-        path = out or Path("sheets") / f"{opened.name}.png"
         with usage_errors():
             save_sheet(opened, path, split=split, count=count, seed=seed)
         _print_notes(console, opened)
@@ -86,7 +88,7 @@ def _list(console: Any, root: Path | None) -> None:
     for name, layout in LAYOUTS.items():
         fetched = "; ringconv data fetch gets it" if layout.downloads else ""
         console.print(f"{name}: {layout.title}{fetched}")
-        console.print("\n".join(f"    {line}" for line in layout.tree.splitlines()), markup=False)
+        console.print("\n".join(f"    {line}" for line in layout.tree.splitlines()))
         console.print(f"    {layout.source}\n", soft_wrap=True)
     console.print("textures: photographs that come with scikit-image; nothing to get")
     console.print("Also: an npz in MedMNIST's layout, a CSV, a folder of class folders (see ringconv data --help).")
@@ -118,4 +120,4 @@ def _contents(opened: DataSet) -> Any:
 
 def _print_notes(console: Any, opened: DataSet) -> None:
     for note in opened.notes:
-        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+        console.print(f"Note: {note}", soft_wrap=True)

@@ -102,7 +102,7 @@ def evaluate(
     for line in summary(found):
         console.print(line)
     for note in opened.notes:
-        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+        console.print(f"Note: {note}", soft_wrap=True)
     document = {"checkpoint": str(checkpoint), "notes": list(opened.notes)} | found.as_dict()
     with usage_errors():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -93,7 +93,7 @@ def export(
         else:
             deploy.export_onnx(loaded.network, path, example, form, free_sizes=free, metadata=_metadata(loaded))
     sizes = "at this size, any batch" if fixed_size else "at every size and batch"
-    console.print(f"{form}, {path.stat().st_size / 1e6:.1f} MB, {sizes}: {path}", markup=False, soft_wrap=True)
+    console.print(f"{form}, {path.stat().st_size / 1e6:.1f} MB, {sizes}: {path}", soft_wrap=True)
     if format != "onnx":
         return
     if latency:
@@ -162,7 +162,7 @@ def _report_quantization(
         deploy.quantize_onnx(path, small, mode, found.calibration)
         cost = deploy.quantization_cost(path, small, found.test, found.labels)
         seconds = deploy.latencies({"float": path, "int8": small}, example.numpy())
-    console.print(f"int8, {mode}, {small.stat().st_size / 1e6:.1f} MB: {small}", markup=False, soft_wrap=True)
+    console.print(f"int8, {mode}, {small.stat().st_size / 1e6:.1f} MB: {small}", soft_wrap=True)
     console.print(f"{100 * cost.agreement:.1f}% of {cost.images} images keep their class", end="")
     if cost.accuracy is not None:
         before, after = (100 * share for share in cost.accuracy)

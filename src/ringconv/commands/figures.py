@@ -64,7 +64,7 @@ def figures(
     console = terminal()
     if not name:
         console.print(figures_table())
-        console.print("To draw one: ringconv figures NAME PATH ... (options: ringconv figures --help)", markup=False)
+        console.print("To draw one: ringconv figures NAME PATH ... (options: ringconv figures --help)")
         return
     with usage_errors(), progress_bars(console) as progress:
         check_out(out)
@@ -74,14 +74,14 @@ def figures(
         else:
             written = _write_all(request, out, formats, console)
     for path in written:
-        console.print(f"Written: {path}", markup=False, soft_wrap=True)
+        console.print(f"Written: {path}", soft_wrap=True)
 
 
 def _write_all(request: Request, out: Path, formats: tuple[Format, ...], console: Any) -> list[Path]:
     written = []
     for title, drawn in draw_all(request):
         if isinstance(drawn, str):
-            console.print(f"Not drawn: {title}: {drawn}", markup=False, soft_wrap=True)
+            console.print(f"Not drawn: {title}: {drawn}", soft_wrap=True)
         else:
             written += save_figure(drawn, out, title, formats)
     if not written:
@@ -97,7 +97,7 @@ def figures_table() -> Any:
     table.add_column("in the paper")
     for takes in dict.fromkeys(drawing.takes for drawing in DRAWINGS.values()):
         table.add_row()
-        table.add_row("", f"[bold]from {takes}[/]")
+        table.add_row("", needs("rich.text", "compare").Text(f"from {takes}", style="bold"))
         for name, drawing in DRAWINGS.items():
             if drawing.takes == takes:
                 table.add_row(name, drawing.summary, drawing.paper)

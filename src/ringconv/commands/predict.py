@@ -56,7 +56,7 @@ def predict(
             raise ValueError(f"none of the {len(files)} images can be read; the first: {path}: {reason}")
         deploy.write_predictions(found, out)
     for path, reason in list(found.unreadable.items())[:_NAMED]:
-        console.print(f"Not read: {path}: {reason}", markup=False, soft_wrap=True)
+        console.print(f"Not read: {path}: {reason}", soft_wrap=True)
     if found.unreadable:
         console.print(f"{len(found.unreadable)} of {len(files)} files could not be read.")
-    console.print(f"{len(found.rows)} images: {out}", markup=False, soft_wrap=True)
+    console.print(f"{len(found.rows)} images: {out}", soft_wrap=True)

@@ -39,15 +39,15 @@ def recipes(pattern: str = "*", /) -> None:
         _show(console, found[0])
         return
     if pattern in DRAWN_FROM:
-        console.print(f"{pattern} is drawn from the runs of {' and '.join(DRAWN_FROM[pattern])}.", markup=False)
+        console.print(f"{pattern} is drawn from the runs of {' and '.join(DRAWN_FROM[pattern])}.")
     for label in dict.fromkeys(recipe.label for recipe in found):
         _list(console, label, [recipe for recipe in found if recipe.label == label])
-    console.print(f"{len(found)} recipes. Figures are the paper's; {NONE} where it prints none.", markup=False)
+    console.print(f"{len(found)} recipes. Figures are the paper's; {NONE} where it prints none.")
 
 
 def _list(console: Any, label: str, found: Sequence[Recipe]) -> None:
     title, measures = LABELS[label]
-    console.print(f"{label}: {title}", style="bold", markup=False)
+    console.print(f"{label}: {title}", style="bold")
     table = needs("rich.table", "compare").Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("name", no_wrap=True)
     for measure in measures:
@@ -58,29 +58,28 @@ def _list(console: Any, label: str, found: Sequence[Recipe]) -> None:
     console.print(table)
     for reason in dict.fromkeys(recipe.not_built for recipe in found if recipe.not_built):
         rows = dict.fromkeys(recipe.row for recipe in found if recipe.not_built == reason)
-        console.print(f"Not built here: {', '.join(rows)} ({reason}).", markup=False)
+        console.print(f"Not built here: {', '.join(rows)} ({reason}).")
     console.print()
 
 
 def _show(console: Any, recipe: Recipe) -> None:
-    console.print(f"{recipe.name}: {recipe.printed}", style="bold", markup=False)
+    console.print(f"{recipe.name}: {recipe.printed}", style="bold")
     figures = ", ".join(f"{heading(measure)} {figure}" for measure, figure in recipe.figures.items())
-    console.print(f"The paper: {figures or 'prints no figures'}", markup=False)
+    console.print(f"The paper: {figures or 'prints no figures'}")
     if recipe.settings is None:
-        console.print(f"Not built here: {recipe.not_built}.", markup=False)
+        console.print(f"Not built here: {recipe.not_built}.")
         return
     settings = recipe.settings
-    console.print(f"Model {settings.model} {dict(settings.model_options)} on {settings.data}", markup=False)
+    console.print(f"Model {settings.model} {dict(settings.model_options)} on {settings.data}")
     console.print(
         f"{settings.epochs:,} epochs in batches of {settings.batch_size}, {settings.optimiser} at {settings.lr:g},"
         f" weight decay {settings.weight_decay:g}, images of {settings.size or 'their own size'}",
-        markup=False,
     )
     for scale in SCALES[1:]:
         changes = find_recipe(recipe.name, scale).changes
-        console.print(f"\nAt scale {scale}:", markup=False)
+        console.print(f"\nAt scale {scale}:")
         for change in changes:
-            console.print(f"  {change}", markup=False)
-    console.print("\nThe paper's text, its released commands, and what is done here:", markup=False)
+            console.print(f"  {change}")
+    console.print("\nThe paper's text, its released commands, and what is done here:")
     for note in (*map(str, recipe.differences), *recipe.notes):
-        console.print(f"- {note}", markup=False)
+        console.print(f"- {note}")

@@ -61,7 +61,7 @@ def show_runs(console: Any, runs: Sequence[Run], names: Sequence[str]) -> None:
     numbers = [str(number) for number in range(1, len(runs) + 1)]
     console.print(runs_table(runs, numbers, gap=1))
     for number, name in zip(numbers, names, strict=True):
-        console.print(f"{number:>3}  {name}", markup=False, soft_wrap=True)
+        console.print(f"{number:>3}  {name}", soft_wrap=True)
 
 
 def runs_table(runs: Sequence[Run], names: Sequence[str], gap: int = 2) -> Table:

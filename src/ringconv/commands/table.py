@@ -43,7 +43,7 @@ def table(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
     console = terminal()
-    console.print(f"{label}: {LABELS[label][0]}", markup=False, soft_wrap=True)
+    console.print(f"{label}: {LABELS[label][0]}", soft_wrap=True)
     for part in rendering.text_tables(filled):
         shown = needs("rich.table", "compare").Table(
             title=part.title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
@@ -54,7 +54,7 @@ def table(
             shown.add_row(*cells, style="dim" if cells[1] == "paper" else None)
         console.print(shown)
     for remark in rendering.remarks(filled):
-        console.print(remark, markup=False)
+        console.print(remark)
     for path in (markdown, csv):
         if path is not None:
             console.print(f"Written: {path}", soft_wrap=True)

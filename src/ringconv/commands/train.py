@@ -228,12 +228,16 @@ class _Bars(Watch):
 @contextlib.contextmanager
 def watched(console: Any) -> Iterator[Watch]:
     """What a person at a terminal sees; without one, lines instead of bars."""
-    note = functools.partial(console.print, markup=False, soft_wrap=True)
+    note = functools.partial(console.print, soft_wrap=True)
     if console.quiet or not console.is_terminal:
         yield Lines(note)
         return
     rich = needs("rich.progress", "train")
-    columns = (rich.TextColumn("{task.description:<13}"), rich.BarColumn(20), rich.TextColumn("{task.fields[figures]}"))
+    columns = (
+        rich.TextColumn("{task.description:<13}", markup=False),
+        rich.BarColumn(20),
+        rich.TextColumn("{task.fields[figures]}"),
+    )
     with rich.Progress(*columns, console=console) as bar:
         yield _Bars(note, bar)
 

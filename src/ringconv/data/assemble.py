@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringconv._progress import Progress
-from ringconv.data.dataset import Chosen, DataSet, Rows, Split, Task, scale_of
+from ringconv.data.dataset import Chosen, DataSet, Rows, Split, Task
 from ringconv.data.decode import (
     TIFFS,
     VOLUMES,
@@ -28,6 +28,7 @@ from ringconv.data.decode import (
 from ringconv.data.files import Faults, all_tried, read_files
 from ringconv.data.known import known_statistics
 from ringconv.data.options import DataOptions
+from ringconv.data.scales import scale_of
 from ringconv.data.splits import draw_per_class, hold_out, with_validation
 
 _NAMED = 10

@@ -9,6 +9,9 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 _FORMAT = "1"
 """Part of every key; to be raised when what is stored changes."""
@@ -27,8 +30,12 @@ def key_of(paths: Iterable[Path], *about: object) -> str:
     """Changes with the name, size or time of any file, and with everything in ``about``."""
     digest = hashlib.sha256(repr((_FORMAT, about)).encode())
     for path in paths:
-        status = path.stat()
-        digest.update(repr((str(path.absolute()), status.st_size, status.st_mtime_ns)).encode())
+        try:
+            status = path.stat()
+            state: tuple[int, ...] = (status.st_size, status.st_mtime_ns)
+        except OSError:  # a link to nowhere, which whoever reads it will name
+            state = ()
+        digest.update(repr((str(path.absolute()), *state)).encode())
     return digest.hexdigest()[:16]
 
 
@@ -54,6 +61,16 @@ def stored(name: str, key: str, build: Callable[[Path], None], folder: Path | No
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # there is none any more if it got its name
     return final
+
+
+def new_memmap(path: Path, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """An array in a file that has its room on the disk. A file with holes would end the process at the write for which
+    no room is left, where this raises OSError."""
+    rows = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return rows
 
 
 def room_for(size: int, folder: Path | None = None) -> bool:

@@ -271,23 +271,6 @@ def statistics(split: Split, seed: int = 0) -> tuple[tuple[float, ...], tuple[fl
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
-def scale_of(images: Rows) -> float:
-    """The stored value that becomes 1: 255 for bytes, 65535 for 16 bits, the largest one found for wider integers,
-    and 1 for floats and for occupancy (0 and 1)."""
-    if not np.issubdtype(images.dtype, np.integer):
-        return 1.0
-    # A picture without any pixel above 1 among a hundred spread over the set is not a picture.
-    some = np.unique(np.linspace(0, len(images) - 1, min(len(images), 100)).astype(np.int64))
-    largest = 0
-    for row in some:
-        image = images[[row]]
-        largest = max(largest, int(image.max()), -int(image.min()))
-    if len(some) and largest <= 1:
-        return 1.0
-    # Hardly anything fills 32 bits: as a share of what they could hold, all images would be black.
-    return float(np.iinfo(images.dtype).max if images.dtype.itemsize <= 2 else max(largest, 1))
-
-
 def _check_labels(where: str, split: Split, classes: Sequence[str]) -> None:
     labels = split.labels
     if labels is None:

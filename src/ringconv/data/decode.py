@@ -240,7 +240,9 @@ def has_bands(path: Path) -> bool:
         with tifffile.TiffFile(path) as file:
             page = file.pages[0]
             return bool(page.dtype != np.uint8 or page.samplesperpixel > 4 or len(file.pages) > 1)
-    except (tifffile.TiffFileError, OSError, IndexError):
+    except ImportError:
+        raise
+    except Exception:  # tifffile raises all kinds of errors on damaged files
         return False
 
 

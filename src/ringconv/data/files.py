@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def read_files(
     def build(folder: Path) -> None:
         rows: Any = None
         if caches:
-            rows = np.lib.format.open_memmap(folder / "rows.npy", mode="w+", dtype=lazily.dtype, shape=lazily.shape)
+            rows = cache.new_memmap(folder / "rows.npy", lazily.dtype, lazily.shape)
         faults = {}
         for row, result in enumerate(all_tried(decoder, items)):
             if isinstance(result, Exception):
@@ -107,11 +108,20 @@ def read_files(
         (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
 
     folder = cache.stored(name, key, build, options.cache_folder)
-    faults = {int(row): fault for row, fault in json.loads((folder / "faults.json").read_text("utf-8")).items()}
+    faults = _faults_in(folder)
+    # The disk, permissions or a missing package may have been at fault, which change without the file.
+    if any(not isinstance(result, Exception) for result in all_tried(decoder, [items[row] for row in faults])):
+        shutil.rmtree(folder)
+        folder = cache.stored(name, key, build, options.cache_folder)
+        faults = _faults_in(folder)
     if not caches:
         return lazily, faults
     rows: Rows = np.load(folder / "rows.npy", mmap_mode="r", allow_pickle=False)
     return rows, faults
+
+
+def _faults_in(folder: Path) -> Faults:
+    return {int(row): fault for row, fault in json.loads((folder / "faults.json").read_text("utf-8")).items()}
 
 
 def _first_readable(items: Sequence[Item], decoder: Decoder) -> Array:
@@ -135,7 +145,7 @@ def all_tried(read: Callable[[Item], _Read], items: Sequence[Item]) -> Iterator[
 def _tried(read: Callable[[Item], _Read], item: Item) -> _Read | Exception:
     try:
         return read(item)
-    except (ImportError, MemoryError):
+    except ImportError:
         raise
     except Exception as error:  # whatever a format's library raises, it is about this file, which gets named
         return error

@@ -41,12 +41,7 @@ _COLUMNS = {
 
 def images_below(folder: Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """All images in a folder and its subfolders, sorted; hidden files and other types are passed over."""
-    found = []
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        paths = (Path(parent, name) for name in names if not name.startswith("."))
-        found += [path for path in paths if suffix(path) in suffixes]
-    return sorted(found)
+    return sorted(path for path in _visible_files(folder) if suffix(path) in suffixes)
 
 
 def class_folders(folder: Path) -> list[Path]:
@@ -199,8 +194,21 @@ def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str]
 
 
 def _some_image(folder: Path) -> bool:
-    def images(folder: Path) -> Iterator[bool]:
-        for parent, _, names in os.walk(folder):
-            yield from (suffix(Path(parent, name)) in SUFFIXES for name in names if not name.startswith("."))
+    return any(suffix(path) in SUFFIXES for path in _visible_files(folder))
 
-    return any(images(folder))
+
+def _visible_files(folder: Path) -> Iterator[Path]:
+    """Those in a folder and its subfolders, also linked ones; each folder once, since links may lead in a circle."""
+    top = folder.resolve()
+    seen = {top}
+
+    def is_new(subfolder: Path) -> bool:
+        target = subfolder.resolve()
+        if target in seen or (subfolder.is_symlink() and target.is_relative_to(top)):
+            return False
+        seen.add(target)
+        return True
+
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in sorted(folders) if not name.startswith(".") and is_new(Path(parent, name))]
+        yield from (Path(parent, name) for name in names if not name.startswith("."))

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringconv.data import cache
-from ringconv.data.dataset import DataSet, Rows, Split, Task, scale_of
+from ringconv.data.dataset import DataSet, Rows, Split, Task
 from ringconv.data.known import known_statistics
 from ringconv.data.masks import with_class_numbers
 from ringconv.data.options import DataOptions
+from ringconv.data.scales import scale_of
 from ringconv.data.splits import with_validation
 
 

@@ -196,7 +196,7 @@ class H5Rows:
 
 def _copied(rows: Rows, path: Path, options: DataOptions, progress: Progress) -> Rows:
     def build(folder: Path) -> None:
-        out = np.lib.format.open_memmap(folder / "rows.npy", mode="w+", dtype=rows.dtype, shape=rows.shape)
+        out = cache.new_memmap(folder / "rows.npy", rows.dtype, rows.shape)
         for start in range(0, len(rows), 1024):
             out[start : start + 1024] = rows[start : start + 1024]
             progress(f"copy {path.stem}", min(start + 1024, len(rows)), len(rows))

@@ -75,7 +75,7 @@ def _opened(where: str | Path, layout: str | None, root: Path, chosen: DataOptio
         raise ValueError(f"layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     if str(where) == "textures":
         return _textures(chosen)
-    path = _found(where, root)
+    path = find_data(where, root)
     if layout is None and str(where) in LAYOUTS and not path.is_file():
         layout = str(where)
     if layout is not None:
@@ -103,6 +103,18 @@ def _opened(where: str | Path, layout: str | None, root: Path, chosen: DataOptio
     )
 
 
+def check_outside(out: Path, where: str | Path) -> None:
+    """Raise ValueError if what is written to ``out`` would be a class of the data the next time it is read."""
+    folder = Path(where).expanduser()
+    if not folder.is_dir() or any(known.root(folder) is not None for known in LAYOUTS.values()):
+        return
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"out must not be within the data folder {folder.resolve()}, where it would be taken for a class: give a"
+            f" place outside of it instead of {out}"
+        )
+
+
 def fetch_data(name: str, root: str | Path | None = None, progress: Progress | None = None) -> Path:
     """Download and unpack a published set into the data folder, and return the folder. Archives are kept."""
     if name not in LAYOUTS:
@@ -116,10 +128,11 @@ def fetch_data(name: str, root: str | Path | None = None, progress: Progress | N
     return folder
 
 
-def _found(where: str | Path, root: Path) -> Path:
+def find_data(where: str | Path, root: Path) -> Path:
+    """The file or folder that a path or name means; FileNotFoundError if there is none."""
     path = Path(where).expanduser()
     if path.exists():
-        return path
+        return path if path.name.strip(".") else path.resolve()  # "." and ".." would be names of nothing
     name = str(where)
     places = (root / name, root / f"{name}.npz", root / f"{name}.csv")
     for place in places:

@@ -43,8 +43,8 @@ def save_sheet(data: DataSet, path: Path, *, split: str = "test", count: int = 1
                 axes.set_title(title, fontsize=9)
             if column == 0:
                 name = f"{chosen[row]}" if labels is None else f"{data.classes[labels[chosen[row]]]}\n{chosen[row]}"
-                axes.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center")
-    figure.suptitle(f"{data.name}, {split}: {len(chosen)} of {len(images):,}", fontsize=11)
+                axes.set_ylabel(name, fontsize=8, rotation=0, ha="right", va="center", parse_math=False)
+    figure.suptitle(f"{data.name}, {split}: {len(chosen)} of {len(images):,}", fontsize=11, parse_math=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110, facecolor="white")
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ringconv._extras import needs
 from ringconv.data import normalise
+from ringconv.data.scales import from_0_to_1
 from ringconv.models.checkpoint import Preprocessing, load_model, read_info
 from ringconv.models.registry import Task, model_entry
 from ringconv.training.networks import KINDS, Kind, small_network
@@ -150,6 +151,8 @@ def checkpoint_network(path: Path, name: str | None = None) -> Network:
     prepared = info.preprocessing or Preprocessing()
     if prepared.size is not None and len(set(prepared.size)) > 1:
         raise ValueError(f"{path} takes images of {prepared.size}; the page turns squares")
+    if not from_0_to_1(prepared.scale, prepared.mean, prepared.std):
+        raise ValueError(f"{path} was trained on floats that are not from 0 to 1; the page has pictures")
     return Network(
         name=name or f"{path.stem} ({info.name})",
         module=load_model(path).float(),

@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._extras import needs
-from ringconv.data.dataset import normalise, scale_of
+from ringconv.data.dataset import normalise
 from ringconv.data.decode import PICTURES, TIFFS, Array, Bands, Item, Picture, has_bands
+from ringconv.data.folders import images_below
+from ringconv.data.scales import names_no_unit, scale_as_trained, scale_of
 from ringconv.models.checkpoint import Preprocessing
-
-_WITH_A_SCALE = (np.uint8, np.int8, np.uint16, np.int16)
-"""Types whose largest value becomes 1. Those of floats and of wider integers may be in any unit."""
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
-    """The files that were given, and those in the folders that were given, at any depth, sorted."""
+    """The files that were given, and those in the folders that were given, at any depth, sorted and without hidden
+    ones."""
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.suffix.lower() in PICTURES + TIFFS)
+            inside = images_below(path, PICTURES + TIFFS)
             if not inside:
                 raise ValueError(f"there are no images in the folder {path} (looked for {', '.join(PICTURES + TIFFS)})")
             found += inside
@@ -77,14 +77,11 @@ def _bands(path: Path, preprocessing: Preprocessing, channels: int) -> Array:
 
 def _scale(pixels: Array, preprocessing: Preprocessing) -> float:
     """The stored value that becomes 1, as in training."""
-    known = preprocessing.scale
-    if pixels.dtype in _WITH_A_SCALE:
-        # Pictures of 0 and 1 only are occupancy, if those of the training were.
-        return scale_of(pixels[None]) if known == 1 else float(np.iinfo(pixels.dtype).max)
-    if known is None or known in [np.iinfo(dtype).max for dtype in _WITH_A_SCALE]:
-        trained = "does not say what its training had" if known is None else f"was trained on values up to {known:g}"
-        raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {trained}")
-    return known
+    trained = preprocessing.scale
+    if names_no_unit(pixels.dtype, trained):
+        said = "does not say what its training had" if trained is None else f"was trained on values up to {trained:g}"
+        raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {said}")
+    return scale_as_trained(pixels.dtype, scale_of(pixels[None]), trained, preprocessing.mean, preprocessing.std)
 
 
 def input_channels(model: nn.Module) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from ringconv._extras import needs
 from ringconv._progress import Progress
 from ringconv.deploy.images import input_channels, read_image
 from ringconv.deploy.programs import written_at_once
@@ -59,16 +58,16 @@ def predict(
     device = next(model.parameters()).device
     dtype = next(model.parameters()).dtype
     result = Predictions([], {})
-    # What Pillow raises on files that are damaged, or too large to be meant.
-    unreadable = (OSError, SyntaxError, needs("PIL.Image", "deploy").DecompressionBombError)
     for start in range(0, len(paths), batch):
         readable, images = [], []
         for path in paths[start : start + batch]:
             try:
                 images.append(read_image(path, preparation, channels))
                 readable.append(path)
-            except unreadable as error:
-                result.unreadable[path] = str(error)
+            except ImportError:
+                raise
+            except Exception as error:  # whatever a format's library raises, it is about this file, which gets named
+                result.unreadable[path] = str(error) or type(error).__name__
         if images:
             with evaluating(model), torch.inference_mode():
                 logits = model(torch.stack(images).to(device, dtype))
@@ -95,7 +94,11 @@ def write_predictions(predictions: Predictions, out: Path) -> Path:
     """A CSV with the columns path, class, probability; class_2, probability_2, ... if more than one was asked for."""
     most = max((len(row.classes) for row in predictions.rows), default=1)
     columns = [f"{name}{'' if rank == 1 else f'_{rank}'}" for rank in range(1, most + 1) for name in _COLUMNS]
-    with written_at_once(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    # A file's name may be no text, but the bytes of another encoding: they stay what they are.
+    with (
+        written_at_once(out) as partial,
+        partial.open("w", newline="", encoding="utf-8", errors="surrogateescape") as file,
+    ):
         table = csv.writer(file)
         table.writerow(["path", *columns])
         for row in predictions.rows:

@@ -17,7 +17,7 @@ def save_picture(folder: Path, path: Path, evaluation: Evaluation | None) -> Non
     learning, turning = figure.subplots(1, 2)
     _draw_learning(learning, folder)
     _draw_angles(turning, evaluation)
-    figure.suptitle(folder.name, fontsize=NORMAL, color=INK)
+    figure.suptitle(folder.name, fontsize=NORMAL, color=INK, parse_math=False)
     write_whole(path, png(figure, 200))
 
 

@@ -12,10 +12,13 @@ import numpy as np
 
 from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
+from ringconv.data.scales import scale_as_trained
 from ringconv.models.checkpoint import Preprocessing
 from ringconv.training.runs import CONFIG, settings_of_config
 from ringconv.training.settings import TrainSettings
 
+_OF_SPLITS = {"test", "per_class", "validation", "seed", "groups", "grouped", "faults", "layout", "root"}
+"""Options that change which images a split has."""
 _OF_ONE_PLACE = ("root", "layout")
 """Options that say where and what one data set is, and nothing of any other."""
 
@@ -51,6 +54,10 @@ def reopen_data(
         opened = open_data(data, progress=progress, **options)
     except TypeError as error:  # what Python calls a wrong argument is a wrong option here
         raise ValueError(f"{data} cannot be read with the options {options}: {error}") from error
+    if prepared is not None and prepared.scale is not None:
+        opened = _scaled_as_trained(opened, prepared)
+    if settings is not None and _is_same_place(data, settings.data) and not _OF_SPLITS & set(given):
+        opened = _compared_with(opened, _read_config(checkpoint) or {}, settings)
     if not of_run:
         return opened
     said = ", ".join(f"{name}={json.dumps(value)}" for name, value in of_run.items())
@@ -65,16 +72,46 @@ def _options_of(settings: TrainSettings, data: str) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in _OF_ONE_PLACE}
 
 
+def _scaled_as_trained(data: DataSet, prepared: Preprocessing) -> DataSet:
+    splits = {}
+    for name, split in data.splits.items():
+        try:
+            scale = scale_as_trained(split.images.dtype, split.scale, prepared.scale, prepared.mean, prepared.std)
+        except ValueError as error:
+            raise ValueError(f"{data.name}: {error}") from error
+        splits[name] = replace(split, scale=scale)
+    return replace(data, splits=splits)
+
+
+def _compared_with(data: DataSet, config: Mapping[str, Any], settings: TrainSettings) -> DataSet:
+    """With a note if it is not what the run was trained on any more: what was drawn then is not what is drawn now."""
+    before = config.get("data", {}).get("images", {})
+    most = {"train": settings.train_images, "test": settings.test_images}
+    now = {name: min(len(split), most.get(name) or len(split)) for name, split in data.splits.items()}
+    if not before or before == now:
+        return data
+    was, is_now = (", ".join(f"{name} {count:,}" for name, count in counts.items()) for counts in (before, now))
+    note = (
+        f"{data.name} has changed since training (images were {was} and are {is_now}): unless the set says itself what"
+        " to test on, images that were trained on may be among those that are tested now"
+    )
+    return replace(data, notes=(*data.notes, note))
+
+
 def settings_beside(checkpoint: Path) -> TrainSettings | None:
     """Of the run that a checkpoint belongs to; None if it does not lie in the folder of one."""
+    config = _read_config(checkpoint)
+    return None if config is None else settings_of_config(config)
+
+
+def _read_config(checkpoint: Path) -> dict[str, Any] | None:
     path = checkpoint.absolute().parent / CONFIG
     try:
         content = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return None
     # Other programs have files of that name too.
-    ours = isinstance(content, dict) and {"settings", "recipe", "parameters"} <= set(content)
-    return settings_of_config(content) if ours else None
+    return content if isinstance(content, dict) and {"settings", "recipe", "parameters"} <= set(content) else None
 
 
 def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:
@@ -85,7 +122,7 @@ def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:
     if len(names) != len(data.classes):
         raise ValueError(f"the checkpoint knows {len(names)} classes, {data.name} has {len(data.classes)}")
     numbers = tuple(map(str, range(len(names))))
-    if numbers in (names, data.classes):
+    if set(names) != set(data.classes) and numbers in (names, data.classes):
         which = "the checkpoint" if names == numbers else data.name
         note = f"{which} has numbers for classes instead of names, which are taken in their order"
         return replace(data, notes=(*data.notes, note))
@@ -99,6 +136,10 @@ def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:
     number = np.array([names.index(title) for title in data.classes])
     splits = {name: replace(split, targets=number[split.labels]) for name, split in data.splits.items()}
     return replace(data, classes=names, splits=splits)
+
+
+def _is_same_place(data: str, other: str) -> bool:
+    return data == other or Path(data).expanduser().resolve() == Path(other).expanduser().resolve()
 
 
 def _name(data: str) -> str:

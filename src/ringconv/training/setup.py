@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from ringconv._progress import Progress
-from ringconv.data import LAYOUTS, DataSet, Split, open_data, stratified_subset
+from ringconv.data import LAYOUTS, DataSet, Split, data_root, find_data, open_data, stratified_subset
 from ringconv.models.registry import create_model, model_entry
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.settings import TrainSettings
@@ -19,11 +19,22 @@ from ringconv.training.settings import TrainSettings
 _TASKS = {"classify": "classification", "segment": "segmentation"}
 
 
-def with_absolute_path(settings: TrainSettings) -> TrainSettings:
-    """Data that is named by its path is found from other folders too, when the run goes on or is tested again."""
-    path = Path(settings.data).expanduser()
-    is_name = settings.data in (*LAYOUTS, "textures")
-    return settings if is_name or not path.exists() else replace(settings, data=str(path.resolve()))
+_PATHS = ("root", "groups", "cache_folder")
+"""Options of data that are paths, if they are text."""
+
+
+def with_absolute_paths(settings: TrainSettings) -> TrainSettings:
+    """Data that is named by its path, or found in the data folder, is found from other folders too, when the run goes
+    on or is tested again. Published sets keep their name, by which they are found wherever they are."""
+    options = dict(settings.data_options)
+    for name in _PATHS:
+        if isinstance(options.get(name), str | Path):
+            options[name] = str(Path(options[name]).expanduser().resolve())
+    data = settings.data
+    if data not in (*LAYOUTS, "textures"):
+        with contextlib.suppress(FileNotFoundError):  # which is reported where the data is read
+            data = str(find_data(data, data_root(options.get("root"))).resolve())
+    return replace(settings, data=data, data_options=options)
 
 
 def prepare_data(settings: TrainSettings, data: DataSet | None = None, progress: Progress | None = None) -> DataSet:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from ringconv._extras import needs
-from ringconv.data import DataSet
+from ringconv.data import DataSet, check_outside
 from ringconv.training import finish
 from ringconv.training.files import DISK_IS_FULL
 from ringconv.training.logs import Log
 from ringconv.training.loop import Moment, NotFiniteError, Pace, Training
 from ringconv.training.runs import CHECKPOINTS, Run, locked, new_run, read_run
 from ringconv.training.settings import TrainSettings
-from ringconv.training.setup import has_test_images, prepare_data, with_absolute_path
+from ringconv.training.setup import has_test_images, prepare_data, with_absolute_paths
 from ringconv.training.snapshots import load_snapshot, save_snapshot, snapshots
 from ringconv.training.stopping import Stop, stop_on_signals
 
@@ -81,7 +81,9 @@ def train(
         TrainingInterruptedError: by Ctrl-C or SIGTERM, after a checkpoint.
     """
     watch = watch or Watch()
-    settings = with_absolute_path(as_launched(settings))
+    settings = with_absolute_paths(as_launched(settings))
+    if data is None:
+        check_outside(out, settings.data)
     with _launched(settings) as fabric, _own_randomness(fabric):
         training = Training(fabric, settings, prepare_data(settings, data, watch.testing))
         folder = out / "?"
@@ -151,13 +153,17 @@ def _launched(settings: TrainSettings) -> Iterator[Fabric]:
 def launch(settings: TrainSettings) -> Fabric:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*fp16 is not supported on CPU.*")  # an error says so below
-        fabric: Fabric = needs("lightning_fabric", "train").Fabric(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy=settings.strategy,
-            precision=settings.precision,
-        )
+        lightning = needs("lightning_fabric", "train")
+        try:
+            fabric: Fabric = lightning.Fabric(
+                accelerator=settings.accelerator,
+                devices=settings.devices,
+                num_nodes=settings.nodes,
+                strategy=settings.strategy,
+                precision=settings.precision,
+            )
+        except (RuntimeError, TypeError, ModuleNotFoundError) as error:  # what it says of devices that are not there
+            raise ValueError(f"accelerator {settings.accelerator!r} cannot be used here: {error}") from error
     used = fabric.strategy.precision.precision
     if used != settings.precision:
         raise ValueError(
@@ -220,7 +226,9 @@ def _epochs(training: Training, folder: Path, log: Log | None, watch: Watch, ear
             _after_epoch(training, log, watch)
             pace.leave_out(time.perf_counter() - evaluating)
             training.finish_epoch()
-    save(training, folder, log, pace)
+        save(training, folder, log, pace)
+        if _agreed(training, stop):  # asked while the last epoch was validated
+            raise _interrupted(training, folder)
     return pace.total_seconds
 
 
@@ -242,7 +250,7 @@ def after_step(training: Training, folder: Path, log: Log | None, watch: Watch, 
         save(training, folder, log, pace)
     if _agreed(training, stop):
         save(training, folder, log, pace)
-        raise TrainingInterruptedError(f"stopped after step {step:,} of {training.steps:,}; {_how_to_go_on(folder)}")
+        raise _interrupted(training, folder)
 
 
 def _after_epoch(training: Training, log: Log | None, watch: Watch) -> None:
@@ -269,6 +277,11 @@ def save(training: Training, folder: Path, log: Log | None, pace: Pace) -> None:
         snapshot = training.snapshot(log_position=log.position, seconds=pace.total_seconds)
         save_snapshot(folder / CHECKPOINTS, snapshot)
     training.fabric.barrier()
+
+
+def _interrupted(training: Training, folder: Path) -> TrainingInterruptedError:
+    done = f"stopped after step {training.step:,} of {training.steps:,}"
+    return TrainingInterruptedError(f"{done}; {_how_to_go_on(folder)}")
 
 
 def _agreed(training: Training, stop: Stop) -> bool:

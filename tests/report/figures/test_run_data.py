@@ -12,6 +12,7 @@ from ringconv.data import open_data
 from ringconv.models.checkpoint import Preprocessing
 from ringconv.report.figures.networks import images_for, read_networks
 from ringconv.training import TrainSettings
+from ringconv.training.finish import about_data
 from ringconv.training.run_data import reopen_data, settings_beside, with_classes_of
 from ringconv.training.runs import new_run
 from ringconv.training.setup import prepare_data
@@ -82,6 +83,34 @@ def test_a_checkpoint_without_a_run(tmp_path, photos):
         reopen_data(alone, None)
 
 
+def test_wide_integers_keep_the_scale_of_training(tmp_path):
+    """Of an int32 set the largest value becomes 1, which another set need not have."""
+    images = np.random.default_rng(0).integers(0, 900, (4, 8, 8)).astype(np.int32)
+    np.savez(tmp_path / "new.npz", test_images=images, test_labels=[0, 1, 0, 1])
+    known = replace(PREPARED, scale=30_000.0)
+    found = reopen_data(tmp_path / "model.safetensors", known, str(tmp_path / "new.npz"))
+    np.testing.assert_allclose(found["test"].batch(slice(None))[0][:, 0], images / 30_000, rtol=1e-6)
+
+
+def test_pictures_for_a_network_of_floats_from_0_to_255_are_refused(tmp_path, photos):
+    known = Preprocessing((8, 8), (120.0,) * 3, (60.0,) * 3, scale=1.0)
+    with pytest.raises(ValueError, match=r"photos: the values are uint8, and the network was trained on floats"):
+        reopen_data(tmp_path / "model.safetensors", known, str(photos))
+
+
+def test_data_that_changed_since_training_has_a_note(tmp_path, photos):
+    settings = TrainSettings("gmr_resnet18", str(photos), data_options={"seed": 7}, test_images=3)
+    about = {"parameters": 1, "data": about_data(prepare_data(settings))}
+    checkpoint = new_run(tmp_path, settings, "run", None, about) / "model.safetensors"
+    assert not any("changed" in note for note in reopen_data(checkpoint, PREPARED).notes)
+    for number in range(5):
+        Image.new("RGB", (8, 8)).save(photos / "a" / f"new{number}.png")
+    said = [note for note in reopen_data(checkpoint, PREPARED).notes if "has changed since training" in note]
+    assert len(said) == 1
+    assert "train 24, test 3 and are train 28, test 3" in said[0]
+    assert not any("changed" in note for note in reopen_data(checkpoint, PREPARED, given={"test": 0.5}).notes)
+
+
 def test_figures_read_data_as_their_run_did(runs, tmp_path, photos):
     config = json.loads((runs.ring / "config.json").read_text())
     config["settings"]["data_options"] = {"per_class": 3, "grey": True}
@@ -104,6 +133,18 @@ def test_classes_in_another_order_are_renumbered(photos):
         ]
     assert with_classes_of(("a", "b", "c"), data) is data
     assert with_classes_of((), data) is data
+
+
+def test_numbers_that_are_names_are_matched_as_names(photos):
+    """Folders are sorted as text, 10 before 2; a CSV and the classes of an npz by number."""
+    by_number = tuple(map(str, range(12)))
+    data = replace(open_data(photos), classes=tuple(sorted(by_number)))
+    found = with_classes_of(by_number, data)
+    assert found.classes == by_number
+    for split in ("train", "test"):
+        assert [found.classes[label] for label in found[split].labels] == [
+            data.classes[label] for label in data[split].labels
+        ]
 
 
 def test_other_classes_are_refused(photos):

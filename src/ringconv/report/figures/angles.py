@@ -65,7 +65,7 @@ def radar(curves: Sequence[Curve]) -> Figure:
         axes.spines["polar"].set_color(FAINT)
         axes.tick_params(axis="x", labelsize=SMALL, colors=INK, pad=-2)
         axes.tick_params(axis="y", labelsize=SMALL, colors=INK)
-        axes.set_title(f"{data}: {metric} (%)", fontsize=SMALL + 1, color=INK)
+        axes.set_title(f"{data}: {metric} (%)", fontsize=SMALL + 1, color=INK, parse_math=False)
     hide_unused(grid, len(panels))
     legend(figure, list(handles.values()), list(handles))
     return figure
@@ -115,7 +115,7 @@ def boxes(curves: Sequence[Curve]) -> Figure:
             finite = curve.mean[np.isfinite(curve.mean)]
             if len(finite):
                 _draw_box(axes, place, statistics(finite)[0], style)
-        axes.set_yticks(range(len(shown)), [textwrap.fill(curve.label, 24) for curve in shown])
+        axes.set_yticks(range(len(shown)), [textwrap.fill(curve.label, 24) for curve in shown], parse_math=False)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         bottom, top = percent_limits(_values(shown))
         axes.set_xlim(bottom, top + 0.02 * (top - bottom))

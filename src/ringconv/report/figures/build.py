@@ -56,12 +56,12 @@ def kernel_from_rings(layer: GMRConv2d, out_channel: int = 0, in_channel: int = 
     largest_ring, largest = (float(part.abs().max()) or 1.0 for part in (basis, kernel))
     for axes, ring in zip(cells, shown, strict=False):
         axes.imshow(basis[ring].numpy(), cmap=MAGNITUDES, vmin=0, vmax=largest_ring, interpolation="nearest")
-        picture(axes, title=f"$G_{{{ring + 1}}}$")
+        picture(axes, title=f"$G_{{{ring + 1}}}$", formulas=True)
         plus = "" if ring == shown[0] else "+ "
         axes.set_xlabel(f"{plus}$w_{{{ring + 1}}}$ = {float(weights[ring]):.2f}", fontsize=SMALL, color=INK)
     colours = signed_map()
     cells[-1].imshow(kernel.numpy(), cmap=colours, vmin=-largest, vmax=largest, interpolation="nearest")
-    picture(cells[-1], title=r"$K = \Sigma\, w_i G_i$")
+    picture(cells[-1], title=r"$K = \Sigma\, w_i G_i$", formulas=True)
     cells[-1].set_xlabel(f"{kernel.shape[0]} x {kernel.shape[1]} pixels", fontsize=SMALL, color=INK)
     rings, sums = bottom.subplots(1, 2)
     _draw_profiles(rings, sums, layer, basis, weights, kernel)
@@ -187,8 +187,14 @@ def _draw_profiles(rings: Any, sums: Any, layer: GMRConv2d, basis: Tensor, weigh
             "k/2", (edge, 1), xycoords=("data", "axes fraction"), xytext=(2, -1), textcoords="offset points",
             fontsize=TINY, color=INK, va="top",
         )  # fmt: skip
-    dress(rings, x="distance r from the centre (pixels)", y="$G_i(r)$", title="the rings")
-    dress(sums, x="distance r from the centre (pixels)", y="$K(r)$", title="the kernel; dots are its pixels")
+    dress(rings, x="distance r from the centre (pixels)", y="$G_i(r)$", title="the rings", formulas=True)
+    dress(
+        sums,
+        x="distance r from the centre (pixels)",
+        y="$K(r)$",
+        title="the kernel; dots are its pixels",
+        formulas=True,
+    )
     for axes in (rings, sums):
         axes.title.set_fontsize(NORMAL)
 

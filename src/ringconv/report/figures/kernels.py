@@ -85,7 +85,7 @@ def kernel_correlations(layers: Mapping[str, nn.Module], channel: int = 0) -> Fi
         drawn = axes.imshow(cosine.numpy(), cmap=signed_map(), vmin=-1, vmax=1, interpolation="nearest")
         off_diagonal = cosine[~torch.eye(len(cosine), dtype=torch.bool)]
         mean = f"\nmean |cosine| {float(off_diagonal.abs().mean()):.2f}" if len(cosine) > 1 else ""
-        axes.set_title(f"{title}{mean}", fontsize=SMALL, color=INK)
+        axes.set_title(f"{title}{mean}", fontsize=SMALL, color=INK, parse_math=False)
         axes.set_xlabel("kernel", fontsize=SMALL, color=INK)
         axes.set_ylabel("kernel", fontsize=SMALL, color=INK)
         axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)

@@ -105,7 +105,12 @@ def ring_widths(run: Run) -> Figure:
         axes.xaxis.get_major_locator().set_params(integer=True, nbins=4)
         axes.yaxis.get_major_locator().set_params(nbins=3)
         last_in_column = place + columns >= len(shown)
-        dress(axes, x="epoch" if last_in_column else "", y=rf"$\sigma$ ({unit})" if place % columns == 0 else "")
+        dress(
+            axes,
+            x="epoch" if last_in_column else "",
+            y=rf"$\sigma$ ({unit})" if place % columns == 0 else "",
+            formulas=True,
+        )
         axes.set_title(layer, fontsize=TINY, color=INK)
         axes.tick_params(labelbottom=last_in_column)
     hide_unused(grid, len(shown))
