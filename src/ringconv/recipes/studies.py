@@ -67,7 +67,9 @@ NWPU = Study(
     " of 64, the one with harmonics 100 in batches of 32. The last three rows have options that the paper does not"
     " have. These did well on validation images below; epochs and batches were not chosen there, and test figures of"
     " shorter trainings and of the networks of width 64 that were run before were known. G-R18 pools over the group"
-    " before its head and down-samples by averages; the public code, which the paper's row may be of, does neither.",
+    " before its head and down-samples by averages; the public code, which the paper's row may be of, does neither."
+    " E(2)-WRN16 has a sixteenth of the paper's width, and holds up at quarter turns but not between them, as the"
+    " paper says of its own.",
     (
         _nwpu_row("resnet18", "R18"),
         _nwpu_row("gmr_resnet18", "GMR-R18"),
