@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from types import MethodType
 
 import pytest
 import torch
@@ -602,3 +603,12 @@ def test_a_folded_low_pass_is_scripted():
     x = torch.randn(1, 2, 9, 8)
     down = Downsample(2, mode="lowpass")
     torch.testing.assert_close(torch.jit.script(fold(down))(x), down(x))
+
+
+def test_a_patched_forward_that_calls_the_original_one():
+    network = nn.Sequential(GMRConv2d(3, 4, 3), nn.ReLU()).eval()
+    for module in (network, network[1]):
+        module.original = module.forward
+        module.forward = MethodType(lambda self, x: 2 * self.original(x), module)
+    x = torch.randn(1, 3, 8, 8, dtype=torch.float64)
+    assert_equal(network, x)

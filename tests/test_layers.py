@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._subclasses import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
 
 import ringconv
@@ -818,9 +819,10 @@ def test_averaging_all_buffers_of_a_network_leaves_the_rings_alone(harmonics, de
         )
         for _ in range(20):
             averaged.update_parameters(network)
+        program = torch.export.export(averaged.module, (x,)).module()
         # Weights are averaged as well, which rounds.
-        torch.testing.assert_close(averaged(x), expected, rtol=1e-4, atol=1e-4)
-        torch.testing.assert_close(ringconv.fold(averaged.module)(x), expected, rtol=1e-4, atol=1e-4)
+        for network_again in (averaged, ringconv.fold(averaged.module), program):
+            torch.testing.assert_close(network_again(x), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("sigma", ["fixed", "layer"])
@@ -832,6 +834,36 @@ def test_a_basis_is_the_callers_own(sigma):
         for mine in (layer.harmonic_basis(), layer.basis(), layer.kernel()):
             mine.zero_()
         torch.testing.assert_close(layer(x), expected)
+
+
+@pytest.mark.parametrize("harmonics", [0, 2])
+def test_an_ensemble_on_a_network_without_data(harmonics):
+    """As torch.func shows it: the parameters of many, in a copy on the meta device."""
+    networks = [nn.Sequential(GMRConv2d(2, 3, 5, harmonics=harmonics), nn.BatchNorm2d(3)).eval() for _ in range(3)]
+    state = torch.func.stack_module_state(networks)
+    skeleton = copy.deepcopy(networks[0]).to("meta")
+    x = torch.randn(2, 2, 9, 9)
+    together = torch.func.vmap(lambda *given: torch.func.functional_call(skeleton, given, (x,)))(*state)
+    torch.testing.assert_close(together, torch.stack([network(x) for network in networks]))
+
+
+def test_fake_tensors_leave_a_copy_as_it_was():
+    layer = copy.deepcopy(GMRConv2d(2, 3, 5, harmonics=1)).eval()
+    x = torch.randn(1, 2, 9, 9)
+    expected = layer(x)
+    again = copy.deepcopy(layer)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        again(torch.randn(1, 2, 9, 9))
+    torch.testing.assert_close(again(x), expected)
+
+
+def test_hooks_of_a_layer_run_once_in_a_graph():
+    network = nn.Sequential(GMRConv2d(2, 3, 5), Downsample(2))
+    for layer in network:
+        layer.register_forward_hook(lambda module, inputs, output: output * 2)
+        layer.register_forward_pre_hook(lambda module, inputs: (inputs[0] + 1,))
+    x = torch.randn(1, 2, 9, 9)
+    torch.testing.assert_close(torch.fx.symbolic_trace(network)(x), network(x))
 
 
 def test_torch_fx_takes_the_layers_as_it_takes_torchs():

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 
-def is_traced_above(module: nn.Module, input: Any) -> bool:
-    """Whether torch.fx is tracing something that the module is a part of."""
-    return isinstance(input, fx.Proxy) and getattr(input.tracer, "root", module) is not module
+class FxLeaf(nn.Module):
+    """A module that is one step in the graph of whatever it is a part of; traced by itself, it is looked into.
 
+    Before hooks are called, which torch runs when the graph runs.
+    """
 
-def call_as_leaf(module: nn.Module, *inputs: Any) -> Tensor:
-    """The call of the module, as one step of the graph; what comes back stands for a tensor."""
-    tracer = inputs[0].tracer
-    called: Tensor = tracer.create_proxy("call_module", tracer.path_of_module(module), inputs, {})
-    return called
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        if inputs and isinstance(inputs[0], fx.Proxy) and getattr(inputs[0].tracer, "root", self) is not self:
+            tracer: Any = inputs[0].tracer
+            return tracer.create_proxy("call_module", tracer.path_of_module(self), inputs, named)
+        return super().__call__(*inputs, **named)

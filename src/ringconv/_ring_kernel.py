@@ -10,17 +10,20 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ringconv._fx_leaf import FxLeaf
 from ringconv.harmonics import HarmonicTables, harmonic_tables, harmonic_values, taps_of_harmonics
 from ringconv.rings import RingGeometry, RingTables, orbit_values, taps_of_orbits
 
 SigmaMode = Literal["layer", "channel", "fixed"]
 Init = Literal["paper", "unit"]
 
-_TABLE_BUFFERS = tuple(f"_{name}" for name in RingTables._fields)
-_HARMONIC_BUFFERS = tuple(f"_harmonic_{name}" for name in HarmonicTables._fields)
+_TABLES = tuple(f"_{name}" for name in RingTables._fields)
+_HARMONIC_TABLES = tuple(f"_harmonic_{name}" for name in HarmonicTables._fields)
+"""Attributes, and no buffers: who averages the buffers of networks, as torch's AveragedModel does, must not average
+constants, some of which are integers."""
 
 
-class RingKernel(nn.Module):
+class RingKernel(FxLeaf):
     """The parameters of a ring convolution, and its kernels; what is done with them is a subclass's."""
 
     in_channels: int
@@ -36,8 +39,6 @@ class RingKernel(nn.Module):
     weight: nn.Parameter
     bias: nn.Parameter | None
     harmonic_weight: nn.Parameter | None
-
-    _table_version: int | None
 
     def _make_parameters(self, bias: bool, device: torch.device | str | int | None, dtype: torch.dtype | None) -> None:
         """Once the attributes above are set."""
@@ -58,8 +59,6 @@ class RingKernel(nn.Module):
         else:
             shape = (*pair, self.rings) if self.sigma == "channel" else (self.rings,)
             self.register_parameter(self._sigma_name, parameter(*shape))
-        for name in _TABLE_BUFFERS + (_HARMONIC_BUFFERS if self.harmonics else ()):
-            self.register_buffer(name, None, persistent=False)
         self._build_tables()
         self.reset_parameters()
 
@@ -113,18 +112,29 @@ class RingKernel(nn.Module):
 
     @property
     def _tables(self) -> RingTables:
-        self._mend_tables()
-        return RingTables(*(getattr(self, name) for name in _TABLE_BUFFERS))
+        tables = RingTables(*(getattr(self, name) for name in _TABLES))
+        device = self._device
+        # Another one if the weight is another network's, as in torch.func's ensembles, or a copy of DataParallel's.
+        return tables if tables.orbit_of_tap.device == device else self.geometry.tables(self._table_dtype, device)
 
     @property
     def _harmonic_tables(self) -> HarmonicTables:
-        self._mend_tables()
-        return HarmonicTables(*(getattr(self, name) for name in _HARMONIC_BUFFERS))
+        tables = HarmonicTables(*(getattr(self, name) for name in _HARMONIC_TABLES))
+        device = self._device
+        return tables if tables.half.device == device else self._new_harmonic_tables(device)
+
+    def _new_harmonic_tables(self, device: torch.device) -> HarmonicTables:
+        return harmonic_tables(self.geometry, self.harmonics, self.harmonic_rings, self._table_dtype, device)
 
     @property
     def _of_weight(self) -> Tensor:
         """Has the weight's dtype and device: if a hook computes the weight, it has its old ones until the next call."""
         return next(self.parameters(), self.weight)
+
+    @property
+    def _device(self) -> torch.device:
+        weight = self._parameters.get("weight")  # at once, if nothing computes it
+        return self._of_weight.device if weight is None else weight.device
 
     @property
     def _table_dtype(self) -> torch.dtype:
@@ -134,31 +144,14 @@ class RingKernel(nn.Module):
         """(Re)build the geometry's constants beside the weight, in float32 or, for a float64 layer, float64."""
         like = self._of_weight
         tables = self.geometry.tables(self._table_dtype, like.device)
-        for name, table in zip(_TABLE_BUFFERS, tables, strict=True):
+        for name, table in zip(_TABLES, tables, strict=True):
             setattr(self, name, table)
         if self.harmonics:
-            of_harmonics = harmonic_tables(
-                self.geometry, self.harmonics, self.harmonic_rings, self._table_dtype, like.device
-            )
-            for name, table in zip(_HARMONIC_BUFFERS, of_harmonics, strict=True):
+            for name, table in zip(_HARMONIC_TABLES, self._new_harmonic_tables(like.device), strict=True):
                 setattr(self, name, table)
         self._kept = {}
-        self._table_version = _version(self._orbit_of_tap)
         if self.sigma == "fixed" and self.geometry.gaussian:
             setattr(self, self._sigma_name, like.new_full((self.rings,), self.geometry.initial_log_sigma))
-
-    def _mend_tables(self) -> None:
-        """Rebuild the constants if they were written to: who averages the buffers of networks, as torch's AveragedModel
-        does, would cut integers off."""
-        orbits = self._orbit_of_tap
-        if (
-            type(orbits) is Tensor
-            and not torch.compiler.is_compiling()
-            and not torch._C._are_functorch_transforms_active()
-            and _version(orbits) != self._table_version
-        ):
-            with torch.inference_mode(False):
-                self._build_tables()
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> RingKernel:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves
@@ -216,12 +209,13 @@ class RingKernel(nn.Module):
             log_sigma = log_sigma[0, 0]
         if not self._may_keep(log_sigma):
             return compute(log_sigma.to(self._table_dtype))
-        if what not in self._kept or not torch.equal(self._kept[what][0], log_sigma):
+        kept = self._kept.get(what)
+        if kept is None or not torch.equal(kept[0], log_sigma):
             # An inference tensor could not be used in a later call with gradients.
             with torch.inference_mode(False):
-                values = compute(log_sigma.detach().to(self._table_dtype))
-                self._kept[what] = log_sigma.detach().clone(), values
-        return self._kept[what][1]
+                kept = log_sigma.detach().clone(), compute(log_sigma.detach().to(self._table_dtype))
+                self._kept[what] = kept
+        return kept[1]
 
     def _may_keep(self, log_sigma: Tensor) -> bool:
         """Whether the values at this sigma may be kept for the next call: if it is fixed, or the layer is in eval.
@@ -265,11 +259,6 @@ class RingKernel(nn.Module):
             weight = self.weight.to(values.dtype)
             per_orbit = (weight.unsqueeze(-1) * values).sum(2) if self.sigma == "channel" else weight @ values
             return self._taps(per_orbit).to(self.weight.dtype)
-
-
-def _version(tensor: Tensor) -> int | None:
-    """Grows with every change in place."""
-    return None if tensor.is_inference() else tensor._version
 
 
 def without_autocast(like: Tensor) -> contextlib.AbstractContextManager[Any]:

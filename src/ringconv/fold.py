@@ -97,7 +97,7 @@ class _Folding:
 
     def all_plain(self, model: nn.Module) -> nn.Module:
         plain = self._plain(model)
-        exchange = Exchange({id(old): new for old, new in self._done.items()})
+        exchange = Exchange({id(old): new for old, new in self._done.items() if new is not old})
         for parent in plain.modules():
             if not isinstance(parent, fx.GraphModule):
                 exchange.in_attributes(parent)

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ringconv._checks import check_choice, check_positive_int
-from ringconv._fx_leaf import call_as_leaf, is_traced_above
 from ringconv._ring_kernel import Init, RingKernel, SigmaMode, without_autocast
 from ringconv.harmonics import HarmonicRings, chosen_rings
 from ringconv.ops import (
@@ -81,10 +80,10 @@ class _GMRConvNd(RingKernel):
         sigma: width of the rings: ``"layer"`` trains n values, ``"channel"`` trains n values for each pair of
             channels (dense method only), ``"fixed"`` keeps the initial ones, None makes hard rings.
         circular: zero outside of r < k/2.
-        sampling: ``"area"`` takes the mean of the ring function over each tap's pixel, which is more equivariant
-            between quarter turns than ``"point"``, its value at the tap's centre, as in the paper; ``"binned"`` does as
-            the authors' package 1.0.3. Default "area", but "point" for ``sigma="channel"``, which has as many rings as
-            weights.
+        sampling: ``"area"`` takes the mean of the ring function over each tap's pixel, which at most kernel
+            sizes is more equivariant between quarter turns than ``"point"``, its value at the tap's centre, as in the
+            paper; ``"binned"`` does as the authors' package 1.0.3. Default "area", but "point" for
+            ``sigma="channel"``, which has as many rings as weights.
         normalize: True scales every ring to unit L2 norm; ``"orthonormal"`` also takes away what it has in common with
             the rings inside of it; False leaves them as the Gaussians are, as in the paper.
         edge: ``"smooth"`` lets a circular kernel fall as half a cosine over one pixel
@@ -223,8 +222,6 @@ class _GMRConvNd(RingKernel):
 
     def forward(self, input: Tensor) -> Tensor:
         """(B, C, *S) or (C, *S) -> the same with ``out_channels`` and the output's size."""
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input)
         if input.dim() not in (self._dimensions + 1, self._dimensions + 2):
             raise ValueError(
                 f"{type(self).__name__} takes {self._dimensions + 2} dimensions, or {self._dimensions + 1} without a"
@@ -249,7 +246,7 @@ class _GMRConvNd(RingKernel):
         pairs = self._harmonic_taps().flatten(0, 1)
         if self.method in ("auto", "fused") and fused_covers_harmonics(x, weight, self.groups):
             odd = [order % 2 == 0 for _ in self.harmonic_rings for order in range(self.harmonics)]
-            return fused_harmonic_conv(x, weight, pairs, self._harmonic_half, odd, self._options)
+            return fused_harmonic_conv(x, weight, pairs, self._harmonic_tables.half, odd, self._options)
         return harmonic_conv(x, weight, pairs.to(weight.dtype), self._options)
 
     def _convolve_with_rings(self, x: Tensor) -> Tensor:
@@ -257,7 +254,9 @@ class _GMRConvNd(RingKernel):
         if method == "fused":
             with without_autocast(self.weight):
                 values = self._orbit_values()
-            return fused_conv(x, self.weight, values, self.bias, self._orbit_of_tap, self.kernel_size, self._options)
+            return fused_conv(
+                x, self.weight, values, self.bias, self._tables.orbit_of_tap, self.kernel_size, self._options
+            )
         if method == "factored":
             mix_first = mixes_first(self._shape())
             return factored_conv(x, self.weight, self.basis(), self.bias, self._options, mix_first=mix_first)

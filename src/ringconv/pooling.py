@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._checks import check_choice, check_positive_int
-from ringconv._fx_leaf import call_as_leaf, is_traced_above
+from ringconv._fx_leaf import FxLeaf
 from ringconv.ops.dense import CONVOLUTIONS
 
 Downsampling = Literal["average", "lowpass"]
@@ -22,7 +22,7 @@ View = Literal["square", "disc"]
 VIEWS: tuple[View, ...] = get_args(View)
 
 
-class Downsample(nn.Module):
+class Downsample(FxLeaf):
     """Average pooling to ceil(size / factor) that commutes with turns and flips at every size.
 
     On sizes that the factor divides it is ``AvgPool(factor)``; elsewhere the windows overlap a little but stay
@@ -45,8 +45,6 @@ class Downsample(nn.Module):
         self.lowpass = LowPass((factor,) * dimensions) if mode == "lowpass" and factor > 1 else None
 
     def forward(self, input: Tensor) -> Tensor:
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input)
         if self.factor == 1:
             return input
         if self.lowpass is not None:
@@ -96,7 +94,7 @@ class LowPass(nn.Module):
         return f"factor={self.factor}"
 
 
-class Upsample(nn.Module):
+class Upsample(FxLeaf):
     """Linear interpolation to size * factor (or to the size of a given map) that commutes with turns and flips.
 
     Followed by a ring convolution it takes the place of a transposed convolution. Takes (B, C, *S).
@@ -108,8 +106,6 @@ class Upsample(nn.Module):
         self.factor = factor
 
     def forward(self, input: Tensor, size: Sequence[int] | None = None) -> Tensor:
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input, size)
         modes = {3: "linear", 4: "bilinear", 5: "trilinear"}
         if input.dim() not in modes:
             raise ValueError(f"Upsample takes (B, C, *S) with 1 to 3 axes, got an input of shape {tuple(input.shape)}")

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ringconv._fx_leaf import call_as_leaf, is_traced_above
+from ringconv._fx_leaf import FxLeaf
 from ringconv.layers import Downsample
 
 
@@ -56,7 +56,7 @@ def average_pool(rule: SizeRule) -> nn.Module:
     return AveragePoolTo(rule)
 
 
-class AveragePoolTo(nn.Module):
+class AveragePoolTo(FxLeaf):
     """Average pooling to the sizes of a strided layer; on sizes that the stride divides, over its disjoint windows.
 
     Takes (B, C, *S) or (C, *S).
@@ -67,8 +67,6 @@ class AveragePoolTo(nn.Module):
         self.rule = rule
 
     def forward(self, input: Tensor) -> Tensor:
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input)
         dimensions = len(self.rule.stride)
         size = _checked_size(self.rule, input.shape[-dimensions:])
         if dimensions == 1:
@@ -89,7 +87,7 @@ def _checked_size(rule: SizeRule, size: Sequence[int]) -> list[int]:
     return wanted
 
 
-class SymmetricMaxPool(nn.Module):
+class SymmetricMaxPool(FxLeaf):
     """Max pooling over disjoint windows, as torch's where they fill the map; elsewhere they overlap a little.
 
     torch's drops the last rows and columns that do not fill a window, which shifts the windows of a turned map.
@@ -100,8 +98,6 @@ class SymmetricMaxPool(nn.Module):
     return_indices: bool
 
     def forward(self, input: Tensor) -> Any:
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input)
         dimensions = len(self.rule.stride)
         size = input.shape[-dimensions:]
         if all(side % step == 0 for side, step in zip(size, self.rule.stride, strict=True)):
@@ -130,7 +126,7 @@ def symmetric_max_pool(rule: SizeRule, return_indices: bool = False) -> nn.Modul
     return pool
 
 
-class UpsampleTo(nn.Module):
+class UpsampleTo(FxLeaf):
     """Linear interpolation to the size that a transposed convolution gives: (L - 1) stride + extra.
 
     Takes (B, C, *S) or (C, *S); ``output_size`` as in torch's transposed convolutions.
@@ -142,8 +138,6 @@ class UpsampleTo(nn.Module):
         self.extra = extra
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        if is_traced_above(self, input):
-            return call_as_leaf(self, input, output_size)
         dimensions = len(self.stride)
         if output_size is None:
             size = input.shape[-dimensions:]
