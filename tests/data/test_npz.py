@@ -102,6 +102,15 @@ def test_what_is_wrong_is_said(tmp_path):
         open_data(path)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.uint16])
+def test_splits_of_several_types_are_refused_since_their_scales_differ(tmp_path, dtype):
+    images = np.arange(4 * 64).reshape(4, 8, 8).astype(np.uint8)
+    arrays = {"train_images": images, "test_images": images.astype(dtype)}
+    np.savez(tmp_path / "mixed.npz", train_labels=[0, 1, 0, 1], test_labels=[0, 1, 0, 1], **arrays)
+    with pytest.raises(ValueError, match=f"images of several types .train uint8, test {np.dtype(dtype)}"):
+        open_data(tmp_path / "mixed.npz")
+
+
 def test_pickles_in_an_npz_are_refused(tmp_path):
     save(tmp_path / "set.npz", class_names=np.array([{"a": 1}, None], dtype=object))
     with pytest.raises(ValueError, match="class_names is not an array of numbers or text"):

@@ -7,12 +7,14 @@ import statistics
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from ringconv.data import DataSet, Split
 from ringconv.evaluation import EvaluationSettings, Symmetrised, Turning, evaluate
+from ringconv.evaluation.meters import Segmented
 from ringconv.evaluation.results import Scores
-from ringconv.evaluation.views import Viewer, plan_views
+from ringconv.evaluation.views import UPRIGHT, Viewer, plan_views
 
 
 class Function(nn.Module):
@@ -345,3 +347,22 @@ def test_impossible_symmetries():
         Symmetrised(nn.Identity(), 24)
     with pytest.raises(ValueError, match="in 3 dimensions symmetrise must be 24 or 48, got 4"):
         Symmetrised(nn.Identity(), 4, 3)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_auc_of_confident_networks(channels):
+    """Of logits above 17, probabilities are all 1 in single precision."""
+    generator = torch.Generator().manual_seed(0)
+    classes = max(2, channels)
+    targets = torch.randint(0, classes, (2, 12, 12), generator=generator)
+    output = 30 * torch.randn(2, channels, 12, 12, generator=generator)
+    meter = Segmented(classes)
+    meter.add(UPRIGHT, output, targets)
+    expected = []
+    for logits, mask in zip(output.double(), targets, strict=True):
+        odds = [logits[0]] if channels == 1 else [
+            logits[k] - torch.cat([logits[:k], logits[k + 1 :]]).logsumexp(0) for k in range(1, classes)
+        ]  # fmt: skip
+        expected.append(np.mean([roc_auc_score((mask == k + 1).flatten(), o.flatten()) for k, o in enumerate(odds)]))
+    found = torch.cat(meter._values["auc"][UPRIGHT])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)  # torchmetrics adds up in single precision

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from ringconv import Downsample, GMRConv2d
+from ringconv import Downsample, GMRConv2d, Upsample, create_model
 from ringconv.evaluation.tiles import sight, tiled
 
 
@@ -34,6 +34,37 @@ def test_the_result_is_that_of_the_whole_image(size):
     assert found.shape == whole.shape
     # The same sums in another order.
     np.testing.assert_allclose(found, whole, atol=1e-5)
+
+
+class _Resized(nn.Module):
+    """Its windows depend on the image's size."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = GMRConv2d(2, 4, 5, padding=2), GMRConv2d(4, 3, 3, padding=1)
+        self.down, self.up = Downsample(2), Upsample(2)
+
+    def forward(self, x):
+        return self.up(self.second(self.down(self.first(x))), x.shape[2:])
+
+
+def test_sides_that_move_the_windows_are_refused():
+    network = _Resized().eval()
+    image = np.random.default_rng(0).normal(size=(2, 131, 96)).astype(np.float32)
+    with pytest.raises(ValueError, match=r"pad the image to \(132, 96\) and cut the map"):
+        tiled(network, image, 64, align=2)
+    assert tiled(network, image, 64, align=2, margin=8).shape == (3, 131, 96)
+    with torch.no_grad():
+        whole = network(torch.from_numpy(image[:, :130])[None])[0].numpy()
+    np.testing.assert_allclose(tiled(network, image[:, :130], 64, align=2), whole, atol=1e-5)
+
+
+def test_a_unet_with_batch_norms_is_tiled_exactly():
+    network = create_model("gmr_unet", width=4, norm="batch", kernel_size=3).eval()
+    image = np.random.default_rng(0).normal(size=(3, 192, 96)).astype(np.float32)
+    with torch.no_grad():
+        whole = network(torch.from_numpy(image)[None])[0].numpy()
+    np.testing.assert_allclose(tiled(network, image, 64, align=8), whole, atol=1e-5 * np.abs(whole).max())
 
 
 def test_too_small_a_margin_shows():

@@ -173,6 +173,14 @@ def test_files_from_before_the_scale_was_stored(model, path):
 # -- files that are something else
 
 
+def test_one_number_is_the_side_of_a_volume_too(path):
+    model = create_model("gmr_r3d_9", num_classes=2, width=2)
+    save_model(path, model, preprocessing={"size": 12})
+    assert read_info(path).preprocessing.size == (12, 12, 12)
+    with pytest.raises(ValueError, match="takes images of 3 dimensions, but size has 2 numbers"):
+        save_model(path, model, preprocessing={"size": (12, 12)})
+
+
 def test_missing_file_and_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         load_model(tmp_path / "nothing")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -99,7 +99,7 @@ def evaluate(
             progress=progress,
         )
     console.print(score_table(found))
-    for line in summary(found):
+    for line in summary(found, opened.spacing):
         console.print(line)
     for note in opened.notes:
         console.print(f"Note: {note}", soft_wrap=True)
@@ -136,14 +136,16 @@ def score_table(found: Evaluation) -> Any:
     return table
 
 
-def summary(found: Evaluation) -> list[str]:
-    """How it was turned, and how the logits moved."""
+def summary(found: Evaluation, spacing: Sequence[float] | None = None) -> list[str]:
+    """How it was turned, and how the logits moved; of voxels of this size."""
     turning, lines = found.settings.turning, []
     number = len(next(iter(found.scores.values())).per_turn)
     framed = "enlarged frame" if turning.expand else "same size"
     masked = "no mask" if turning.mask == "none" else f"{turning.mask} mask"
     beyond = f"fill {turning.fill:g}" if turning.padding == "fill" else f"{turning.padding} padding"
-    lines.append(f"{number} turns: {turning.interpolation}, {beyond}, {masked}, {framed}; 90° steps exact.")
+    cubes = spacing is None or len(set(spacing)) == 1
+    exact = "90° steps" if cubes else "180° steps, and 90° steps in planes of equal sides of voxels,"
+    lines.append(f"{number} turns: {turning.interpolation}, {beyond}, {masked}, {framed}; {exact} exact.")
     if found.settings.symmetrise:
         lines.append(f"Answers averaged over {found.settings.symmetrise} symmetries.")
     if found.drift is not None:

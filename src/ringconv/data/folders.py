@@ -204,7 +204,9 @@ def _visible_files(folder: Path) -> Iterator[Path]:
 
     def is_new(subfolder: Path) -> bool:
         target = subfolder.resolve()
-        if target in seen or (subfolder.is_symlink() and target.is_relative_to(top)):
+        # What a link into the folder shows is found anyway, and one to a folder around it shows other classes.
+        leads_here = subfolder.is_symlink() and (target.is_relative_to(top) or top.is_relative_to(target))
+        if target in seen or leads_here:
             return False
         seen.add(target)
         return True

@@ -30,6 +30,10 @@ def load_npz(path: Path, options: DataOptions) -> DataSet:
     names = [name for name in ("train", "val", "test") if f"{name}_images" in arrays]
     if not names:
         raise ValueError(f"{path} has no train_images, val_images or test_images; it has {sorted(arrays)}")
+    types = {name: arrays[f"{name}_images"].dtype.newbyteorder("=") for name in names}
+    if len(set(types.values())) > 1:
+        said = ", ".join(f"{name} {dtype}" for name, dtype in types.items())
+        raise ValueError(f"{path} has images of several types ({said}), which have several scales: store them with one")
     scale = max(scale_of(arrays[f"{name}_images"]) for name in names)
     splits = {name: _split(path, name, arrays, scale) for name in names}
     task: Task = "segment" if f"{names[0]}_masks" in arrays else "classify"

@@ -93,35 +93,38 @@ class Segmented:
             raise ValueError(f"a map must have its mask's size, got {tuple(output.shape)} for {tuple(targets.shape)}")
         if int(targets.max()) >= self._classes:
             raise ValueError(f"masks must hold class numbers below {self._classes}, got {int(targets.max())}")
-        probability, said = self._foreground(output)
+        odds, said = self._foreground(output)
         wanted = foreground(targets, self._classes)
         if valid is not None and not valid.all():
-            probability, said, wanted = (values[..., valid] for values in (probability, said, wanted))
-        probability, said, wanted = (values.flatten(2) for values in (probability, said, wanted))
+            odds, said, wanted = (values[..., valid] for values in (odds, said, wanted))
+        odds, said, wanted = (values.flatten(2) for values in (odds, said, wanted))
         for metric, values in zip(("iou", "dice"), overlap(said, wanted), strict=True):
             self._values[metric][view].append(values)
-        self._values["auc"][view].append(self._auc(probability, wanted))
+        self._values["auc"][view].append(self._auc(odds, wanted))
 
     def _foreground(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        """Probability and answer of every class but the background: (B, classes - 1, *S)."""
+        """Log-odds and answer of every class but the background: (B, classes - 1, *S). Probabilities would all be 1 of
+        logits above 17."""
         if output.shape[1] == 1 and self._classes == 2:
-            return output.sigmoid(), output > 0
+            return output.double(), output > 0
         if output.shape[1] != self._classes:
             raise ValueError(
                 f"the network must return {self._classes} channels (or 1 for two classes), got {output.shape[1]}"
             )
-        return output.softmax(1)[:, 1:], foreground(output.argmax(1), self._classes)
+        logits = output.double()
+        others = [torch.cat([logits[:, :k], logits[:, k + 1 :]], 1).logsumexp(1) for k in range(1, self._classes)]
+        return logits[:, 1:] - torch.stack(others, 1), foreground(output.argmax(1), self._classes)
 
-    def _auc(self, probability: Tensor, wanted: Tensor) -> Tensor:
+    def _auc(self, odds: Tensor, wanted: Tensor) -> Tensor:
         """(B,), NaN where it does not exist."""
         per_image = []
-        for image, mask in zip(probability, wanted, strict=True):
+        for image, mask in zip(odds, wanted, strict=True):
             exists = mask.any(1) & ~mask.all(1)
             found = [
-                self._auroc(scores, truth.long(), validate_args=False).double()
+                self._auroc(_ranks(scores), truth.long(), validate_args=False).double()
                 for scores, truth in zip(image[exists], mask[exists], strict=True)
             ]
-            per_image.append(torch.stack(found).mean() if found else probability.new_tensor(torch.nan).double())
+            per_image.append(torch.stack(found).mean() if found else odds.new_tensor(torch.nan))
         return torch.stack(per_image)
 
     def scores(self, plan: Plan) -> dict[str, Scores]:
@@ -141,3 +144,10 @@ def _scores(percent: dict[str, float], plan: Plan) -> Scores:
     upright = percent[UPRIGHT]
     per_turn = {name: upright if turn.angle == 0 else percent[name] for name, turn in plan.turns.items()}
     return Scores(upright, per_turn, {name: percent[name] for name in plan.flips})
+
+
+def _ranks(scores: Tensor) -> Tensor:
+    """In the same order, from 0 to 1: what is outside of it torchmetrics takes for logits, and rounds."""
+    _, place = torch.unique(scores, return_inverse=True)
+    ranks: Tensor = place.double() / place.max().clamp(min=1)
+    return ranks

@@ -40,7 +40,9 @@ def tiled(
         network: (1, C, *S) -> (1, K, *S), for any size.
         image: (C, *S), an array or memory map, as the network wants it.
         tile: side of what is kept of each tile; a multiple of ``align``.
-        margin: pixels around each tile; default how far the network sees, as measured on noise.
+        margin: pixels around each tile; default how far the network sees, as measured on noise. Sides that ``align``
+            does not divide are then refused if the network's windows depend on them, as those of :class:`Downsample`
+            do.
         align: cuts are at multiples of this: of all strides multiplied, so that pooling sees the same squares.
         out: (K, *S) to write to, such as a memory map; default a new array.
         device: default where the network's parameters are.
@@ -54,6 +56,7 @@ def tiled(
     with evaluating(network), torch.inference_mode():
         if margin is None and any(side > tile for side in size):
             margin = sight(network, image.shape[0], len(size), tile, device)
+            _check_sides(network, image.shape[0], size, tile, margin, align, device)
         margin = align * math.ceil((margin or 0) / align)
         corners = list(itertools.product(*(range(0, side, tile) for side in size)))
         for done, corner in enumerate(corners, 1):
@@ -98,6 +101,31 @@ def sight(network: nn.Module, channels: int, dimensions: int, largest: int, devi
         f"a change is felt more than {2 * largest} pixels away: the network looks at the whole image, as instance"
         " normalisation does, and tiles would show; give a margin to accept that"
     )
+
+
+def _check_sides(
+    network: nn.Module, channels: int, size: tuple[int, ...], tile: int, margin: int, align: int,
+    device: torch.device | str,
+) -> None:  # fmt: skip
+    """Raise ValueError if the windows of a whole image would lie elsewhere than those of its tiles.
+
+    On noise of a side that ``align`` divides, and on the same noise with as much more as the image has.
+    """
+    more = [side % align if side > tile else 0 for side in size]
+    if not any(more):
+        return
+    side = align * math.ceil((2 * margin + 64) / align)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(1, channels, *(side + rest for rest in more), generator=generator).to(device)
+    cut = _all_channels((slice(side),) * len(size))
+    compared = _all_channels((slice(side - margin),) * len(size))
+    whole, part = network(noise)[0][compared], network(noise[0][cut][None])[0][compared]
+    if float((whole - part).abs().amax()) > 1e-4 * float(whole.abs().amax()):
+        wanted = tuple(-(-side // align) * align for side in size)
+        raise ValueError(
+            f"the network's windows depend on the size of the image, {size}, of which align={align} does not divide all"
+            f" sides, and tiles would show: pad the image to {wanted} and cut the map, or give a margin to accept that"
+        )
 
 
 def _growing(start: int, end: int) -> Iterator[int]:

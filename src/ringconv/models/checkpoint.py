@@ -107,8 +107,15 @@ def save_model(
     classes = options.get("num_classes")
     if names and isinstance(classes, int) and len(names) != classes:
         raise ValueError(f"{name} has num_classes={classes}, but class_names has {len(names)} names")
+    entry = model_entry(name)
+    sides = options.get("dimensions", entry.dimensions[0])
     if isinstance(preprocessing, Mapping):
-        preprocessing = Preprocessing(**preprocessing)
+        given = dict(preprocessing)
+        if isinstance(given.get("size"), int):
+            given["size"] = (given["size"],) * sides
+        preprocessing = Preprocessing(**given)
+    if preprocessing is not None and preprocessing.size is not None and len(preprocessing.size) != sides:
+        raise ValueError(f"{name} takes images of {sides} dimensions, but size has {len(preprocessing.size)} numbers")
     info = CheckpointInfo(name, options, names, preprocessing, dict(metrics or {}))
     # Cloned, since safetensors refuses tensors that share memory, as those of a shared layer do.
     tensors = {key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()}
