@@ -1,8 +1,8 @@
 """A small U-Net for segmentation in 2 and 3 dimensions: three times down and up, two convolutions per level.
 
-The output has the size of the input, whatever that is from 9 pixels on. With ring convolutions it turns and flips with
-the input: maps are halved by maxima over windows that lie evenly, and doubled by interpolation to the size of the map
-they join.
+The output has the size of the input, whatever that is (from 9 pixels on with instance norms). With ring convolutions it
+turns and flips with the input: maps are halved by maxima over windows that lie evenly, and doubled by interpolation to
+the size of the map they join.
 """
 
 from __future__ import annotations
@@ -22,11 +22,17 @@ from ringconv.models.features import FeatureInfo
 from ringconv.models.registry import register_model
 
 UpSampling = Literal["bilinear", "deconv"]
+Norm = Literal["instance", "batch"]
 
 _LEVELS = 4
 _CONVS: dict[int, type[nn.Conv2d | nn.Conv3d]] = {2: nn.Conv2d, 3: nn.Conv3d}
 _DECONVS: dict[int, type[nn.ConvTranspose2d | nn.ConvTranspose3d]] = {2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
-_NORMS: dict[int, type[nn.InstanceNorm2d | nn.InstanceNorm3d]] = {2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
+_NORMS: dict[tuple[Norm, int], type[nn.Module]] = {
+    ("instance", 2): nn.InstanceNorm2d,
+    ("instance", 3): nn.InstanceNorm3d,
+    ("batch", 2): nn.BatchNorm2d,
+    ("batch", 3): nn.BatchNorm3d,
+}
 
 
 class UNetOptions(TypedDict, total=False):
@@ -37,6 +43,7 @@ class UNetOptions(TypedDict, total=False):
     in_chans: int
     num_classes: int
     bias: bool
+    norm: Norm
 
 
 class RingUNetOptions(UNetOptions, RingOptions, total=False):
@@ -51,6 +58,8 @@ class UNet(nn.Module):
         dimensions: 2 or 3.
         width: channels of the first level; each further level has twice as many.
         bias: of the convolutions; the 1x1 head always has one.
+        norm: ``"instance"``, as in the paper: what lies anywhere in the image, as what comes in from beyond the frame
+            when it turns, counts for every pixel. ``"batch"``: once trained, only what a pixel sees counts for it.
         up: ``"bilinear"`` (trilinear for volumes), or ``"deconv"``: a transposed convolution, which no kernel makes
             equivariant.
     """
@@ -64,6 +73,7 @@ class UNet(nn.Module):
         in_chans: int = 3,
         num_classes: int = 1,
         bias: bool = True,
+        norm: Norm = "instance",
         up: UpSampling = "bilinear",
     ) -> None:
         super().__init__()
@@ -71,13 +81,15 @@ class UNet(nn.Module):
             raise ValueError(f"dimensions must be 2 or 3, got {dimensions!r}")
         if up not in get_args(UpSampling):
             raise ValueError(f"up must be one of {', '.join(map(repr, get_args(UpSampling)))}, got {up!r}")
+        if norm not in get_args(Norm):
+            raise ValueError(f"norm must be one of {', '.join(map(repr, get_args(Norm)))}, got {norm!r}")
         check_odd("kernel_size", kernel_size)
         check_positive(width=width, in_chans=in_chans, num_classes=num_classes)
         widths = [width * 2**level for level in range(len(kernel_size))]
         levels = range(len(kernel_size) - 1)
         self.down = symmetric_max_pool(SizeRule.ceil_division((2,) * dimensions))
         self.encoder = nn.ModuleList(
-            _TwoConvs(dimensions, before, after, size, bias)
+            _TwoConvs(dimensions, before, after, size, bias, norm)
             for before, after, size in zip([in_chans, *widths[:-1]], widths, kernel_size, strict=True)
         )
         # A transposed convolution halves the channels, but for the last: so does the network that the paper counts.
@@ -86,10 +98,11 @@ class UNet(nn.Module):
             _Deconv(dimensions, widths[level + 1], doubled[level]) if up == "deconv" else Upsample() for level in levels
         )
         self.decoder = nn.ModuleList(
-            _TwoConvs(dimensions, doubled[level] + widths[level], widths[level], kernel_size[level], bias)
+            _TwoConvs(dimensions, doubled[level] + widths[level], widths[level], kernel_size[level], bias, norm)
             for level in levels
         )
         self.head = _CONVS[dimensions](width, num_classes, 1)
+        self.norm: Norm = norm
         self.in_chans = in_chans
         self.num_classes = num_classes
         self.feature_info = FeatureInfo.halving([f"encoder.{level}" for level in range(len(widths))], widths, 1)
@@ -110,7 +123,7 @@ class UNet(nn.Module):
 
     def _check_size(self, x: Any) -> None:
         """On the last level an instance norm needs more than one pixel."""
-        least = 2 ** len(self.decoder)
+        least = 2 ** len(self.decoder) if self.norm == "instance" else 0
         if torch.compiler.is_compiling() or isinstance(x, fx.Proxy):
             return
         if max(x.shape[2:]) <= least:
@@ -118,15 +131,17 @@ class UNet(nn.Module):
 
 
 class _TwoConvs(nn.Module):
-    """Twice: convolution, instance norm, leaky ReLU."""
+    """Twice: convolution, norm, leaky ReLU."""
 
-    def __init__(self, dimensions: int, in_channels: int, out_channels: int, kernel_size: int, bias: bool) -> None:
+    def __init__(
+        self, dimensions: int, in_channels: int, out_channels: int, kernel_size: int, bias: bool, norm: Norm
+    ) -> None:
         super().__init__()
-        conv, norm = _CONVS[dimensions], _NORMS[dimensions]
+        conv, norm_of = _CONVS[dimensions], _NORMS[norm, dimensions]
         self.conv1 = conv(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)
-        self.norm1 = norm(out_channels, affine=True)
+        self.norm1 = norm_of(out_channels, affine=True)
         self.conv2 = conv(out_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=bias)
-        self.norm2 = norm(out_channels, affine=True)
+        self.norm2 = norm_of(out_channels, affine=True)
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.leaky_relu(self.norm1(self.conv1(x)), 0.1)

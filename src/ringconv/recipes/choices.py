@@ -106,9 +106,11 @@ CHOICES_OF_MASKS = Study(
     "Options of the ring layer in the U-Net, chosen on validation images",
     NUCLEI,
     "GMR U-Net, and the plain one, on four fifths of the training images of nuclei, tested on the last fifth: 100"
-    " epochs instead of 300, the rest as above.",
+    " epochs instead of 300, the rest as above. With instance norms, as the paper has them, what comes in from beyond"
+    " the frame when an image turns counts for every pixel; with batch norms it does not.",
     (
         _row("plain", "U-Net", replace(nuclei_settings("unet"), epochs=100)),
+        _row("plain-batch-norm", "U-Net, batch norms", replace(nuclei_settings("unet", norm="batch"), epochs=100)),
         *(
             _row(name, _ROWS[name][0], replace(nuclei_settings("gmr_unet", **_ROWS[name][1]), epochs=100))
             for name in (
@@ -119,6 +121,14 @@ CHOICES_OF_MASKS = Study(
                 "harmonics-2",
                 "harmonics-2-smooth",
             )
+        ),
+        *(
+            _row(
+                f"{name}-batch-norm",
+                f"{_ROWS[name][0]}; batch norms",
+                replace(nuclei_settings("gmr_unet", **_ROWS[name][1], norm="batch"), epochs=100),
+            )
+            for name in ("published", "harmonics-2-smooth")
         ),
     ),
     split="val",

@@ -150,7 +150,8 @@ NUCLEI = Study(
     "86 training and 21 test images of 256x320 of the Data Science Bowl 2018, which stand in for CryoNuSeg: the paper's"
     " figures are of other images. AdamW from 0.002, random crops of 96x96 in batches of 8, as in the paper, but 300"
     " epochs instead of 7,000. Whole images are tested, turned with their masks. The last row has options that the"
-    " paper does not have; they had the best Dice of those tried on validation images below.",
+    " paper does not have; with the paper's instance norms they had the best Dice of those tried on validation images"
+    " below.",
     (
         _nuclei_row("unet", "U-Net"),
         _nuclei_row("gmr_unet", "GMR U-Net"),
