@@ -157,7 +157,8 @@ The four constants of each method are fitted to the [grid of layers](../src/ring
 {_table(["timings", "number", "median error", "within 25%"], errors)}
 
 Where it is wrong: torch's depthwise convolutions, which "factored" consists of, do not have one rate, least of all
-backward. The fused kernel has.
+backward. The fused kernel has. And a faster machine that calls itself by the same name, as the one that the suite
+`forms` ran on, is another one.
 """
 
 

@@ -46,10 +46,11 @@ def export(
     """Write a checkpoint for other runtimes, which need no ringconv.
 
     Ring convolutions become ordinary ones and BatchNorm is folded into them. onnx: one file for onnxruntime and others,
-    checked against the network on two sizes. pt2: torch.export.load(FILE).module() runs it wherever there is torch.
+    checked against the network on three sizes. pt2: torch.export.load(FILE).module() runs it wherever there is torch.
     aoti: compiled for this kind of machine, for Python or C++ (torch._inductor.aoti_load_package); it takes minutes.
 
-    Batch and image size stay free, and outputs are equal at every size. With --fixed-size only the batch is free.
+    Batch and image size stay free, and outputs are equal at every size (pt2 and aoti: that leaves every map more than
+    one pixel). With --fixed-size only the batch is free.
 
     A ring convolution in the form dense is one convolution; factored is a depthwise convolution and a 1x1, which is
     much faster for large kernels. For onnx the latency of both is measured.
@@ -92,7 +93,7 @@ def export(
             deploy.export_aoti(loaded.network, path, example, form, free_sizes=free)
         else:
             deploy.export_onnx(loaded.network, path, example, form, free_sizes=free, metadata=_metadata(loaded))
-    sizes = "at this size, any batch" if fixed_size else "at every size and batch"
+    sizes = "at this size, any batch" if fixed_size else "any size and batch"
     console.print(f"{form}, {path.stat().st_size / 1e6:.1f} MB, {sizes}: {path}", soft_wrap=True)
     if format != "onnx":
         return

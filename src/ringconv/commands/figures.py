@@ -42,7 +42,7 @@ def figures(
 
     Two runs around the circle: ringconv figures radar runs/plain runs/ring
 
-    Their feature maps, of the images that they were trained on: ringconv figures features runs/plain runs/ring
+    Their feature maps, of the images that they were tested on: ringconv figures features runs/plain runs/ring
 
     All that can be drawn from them: ringconv figures all runs/plain runs/ring
 

@@ -33,7 +33,7 @@ def results(
 
     Args:
         study: nwpu10, modelnet10, nuclei, cifar10, kernels, widths, partial, choices, choices-disc, choices-nuclei,
-            choices-augmentation, choices-wide, beyond-nwpu10 or beyond-cifar10.
+            choices-augmentation, choices-rate, choices-wide, beyond-nwpu10 or beyond-cifar10.
         data: Folder with the study's data, such as nwpu10.npz.
         rows: Only these rows of the study.
         seeds: Only these seeds.

@@ -27,8 +27,8 @@ def trace(
 
     Args:
         example: (B, C, *S), of the shape that inputs will have.
-        free_sizes: leave batch and size free. The program then says which is the smallest size it takes, in
-            ``range_constraints``; otherwise the size is that of ``example`` and only the batch is free.
+        free_sizes: leave batch and size free; every map in the network must then be larger than one pixel, or an
+            assertion of the program fails. Otherwise the size is that of ``example`` and only the batch is free.
         average_pooling: with free sizes, write all adaptive pooling out for other runtimes; without, only what torch
             cannot export itself.
     """

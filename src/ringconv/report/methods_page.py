@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from ringconv.benchmark.timing import interleave
 from ringconv.models import create_model, model_entry
 from ringconv.report.markdown import markdown_rows
 from ringconv.report.speed_section import speed_section
-from ringconv.training.budget import Found, budget_table, forward_operations, read_budget
+from ringconv.training.budget import Budget, Found, budget_table, forward_operations, read_budget
 from ringconv.training.files import write_whole
 
 COMMAND = "ringconv methods-page"
@@ -262,6 +263,16 @@ def _mark(model: str) -> str:
     return " (our reading)" if model_entry(model).note.startswith("our reading") else ""
 
 
+_TYPED = ("teraflops", "most_epochs", "epochs", "width", "size", "train_images", "test_images", "step", "seed")
+
+
+def _command(data: str, budget: Mapping[str, Any]) -> str:
+    """What was typed: the options that are not the defaults."""
+    defaults = asdict(Budget())
+    changed = [name for name in _TYPED if budget.get(name) != defaults[name]]
+    return f"ringconv budget {data}.npz" + "".join(f" --{name.replace('_', '-')} {budget[name]:g}" for name in changed)
+
+
 def _on_one_budget(found: Sequence[Found]) -> str:
     head = "## All on one budget"
     if not found:
@@ -276,9 +287,10 @@ the images more often."""
 are counted as in `ringconv models`, those of the backward pass as twice that."""
     return f"""{head}
 
-Made by `ringconv budget`: {found[0].data}, images squashed to {budget["size"]}x{budget["size"]}, base width
-{budget["width"]}, seed {budget["seed"]}, AdamW with a cosine from {budget["lr"]:g} in batches of
-{budget["batch_size"]}, no augmentation unless the row says so. {share} Tested on {budget["test_images"]} images, of
+Made by `{_command(found[0].data, budget)}`:
+{found[0].data}, images squashed to {budget["size"]}x{budget["size"]}, base width {budget["width"]}, seed
+{budget["seed"]}, AdamW with a cosine from {budget["lr"]:g} in batches of {budget["batch_size"]}, no augmentation
+unless the row says so. {share} Tested on {budget["test_images"]} images, of
 every class in its proportion, every {budget["step"]:g} degrees; *std* is over the angles, in points of accuracy.
 One seed and a small budget: an indication of what each costs and keeps, not of what it can reach. Seconds are from a
 machine that was not idle; the table above compares costs.

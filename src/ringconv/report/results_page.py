@@ -63,7 +63,7 @@ def _introduction() -> str:
     return f"""# Results on real data
 
 Made by `{COMMAND}` from the files in benchmarks/results/studies, one for each run; do not edit by hand.
-`{COMMAND} STUDY --data FOLDER` runs what a study lacks; delete files to run them again.
+`{COMMAND} STUDY --data FOLDER` runs what a study lacks; delete a run's file and its folder to run it again.
 
 *Upright* is the score on the test images as they are; *rotated* its mean over 36 angles, every 10 degrees (of volumes:
 every 30 degrees about each axis); *std* the standard deviation over these; *mirrored* the mean over both flips. Turned
