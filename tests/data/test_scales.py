@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringconv.data.scales import from_0_to_1, scale_as_trained
+from ringconv.data.scales import from_0_to_1, names_no_unit, scale_as_trained
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,12 @@ def test_from_0_to_1():
     assert from_0_to_1(255, (0.5,), (0.2,))
     assert from_0_to_1(None, (0.485, 0.456, 0.406), (0.2, 0.2, 0.2))
     assert not from_0_to_1(1, (-500.0,), (300.0,))
+
+
+def test_single_images_without_a_unit():
+    assert not names_no_unit("uint8", 255, None)
+    assert not names_no_unit("int32", 900, 30_000)
+    assert not names_no_unit("int32", 1, 1)
+    assert not names_no_unit("float32", 1, 1)
+    for dtype, own, trained in (("float32", 1, 255), ("int32", 900, 255), ("int32", 900, None), ("int32", 900, 1)):
+        assert names_no_unit(dtype, own, trained)

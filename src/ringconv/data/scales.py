@@ -31,9 +31,12 @@ def scale_of(images: Rows) -> float:
     return float(np.iinfo(images.dtype).max if images.dtype.itemsize <= 2 else max(largest, 1))
 
 
-def names_no_unit(dtype: Any, trained: float | None) -> bool:
-    """Whether nothing says what 1 is: numbers of any unit, for a network that knows only that of its pictures."""
-    return np.dtype(dtype) not in _NARROW and (trained is None or trained in _LARGEST)
+def names_no_unit(dtype: Any, own: float, trained: float | None) -> bool:
+    """Whether nothing says what 1 is in a single image: numbers of any unit, for a network that knows only that of its
+    pictures, or integers of any size for one that was trained on floats."""
+    if np.dtype(dtype) in _NARROW:
+        return False
+    return trained is None or trained in _LARGEST or (trained == 1 and own != 1)
 
 
 def scale_as_trained(

@@ -77,11 +77,11 @@ def _bands(path: Path, preprocessing: Preprocessing, channels: int) -> Array:
 
 def _scale(pixels: Array, preprocessing: Preprocessing) -> float:
     """The stored value that becomes 1, as in training."""
-    trained = preprocessing.scale
-    if names_no_unit(pixels.dtype, trained):
+    own, trained = scale_of(pixels[None]), preprocessing.scale
+    if names_no_unit(pixels.dtype, own, trained):
         said = "does not say what its training had" if trained is None else f"was trained on values up to {trained:g}"
         raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {said}")
-    return scale_as_trained(pixels.dtype, scale_of(pixels[None]), trained, preprocessing.mean, preprocessing.std)
+    return scale_as_trained(pixels.dtype, own, trained, preprocessing.mean, preprocessing.std)
 
 
 def input_channels(model: nn.Module) -> int:
