@@ -19,10 +19,11 @@ def saved_bytes(model: nn.Module, x: Tensor) -> int:
     """Bytes that ``model(x)`` keeps for its backward pass.
 
     A storage counts once and as a whole, however many saved tensors lie in it. What the model holds anyway,
-    parameters and buffers, does not count; the input does.
+    parameters, buffers and constants, does not count; the input does.
     """
     # Storages are told apart by their objects, not by their data, which tensors without values do not have.
-    held = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
+    constants = (value for module in model.modules() for value in vars(module).values() if isinstance(value, Tensor))
+    held = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers(), *constants)}
     saved: dict[int, torch.UntypedStorage] = {}  # the storages, not their sizes: a freed address could come back
 
     def pack(tensor: Tensor) -> None:
