@@ -32,6 +32,8 @@ def test_impossible_options_are_explained():
         create_model("gmr_unet", up="deconv")
     with pytest.raises(ValueError, match="up must be one of 'bilinear', 'deconv', got 'nearest'"):
         create_model("unet", up="nearest")
+    with pytest.raises(ValueError, match="norm must be one of 'instance', 'batch', got 'layer'"):
+        create_model("gmr_unet", norm="layer")
     with pytest.raises(ValueError, match="dimensions must be 2 or 3, got 1"):
         create_model("unet", dimensions=1)
     with pytest.raises(ValueError, match="kernel_size must be odd"):

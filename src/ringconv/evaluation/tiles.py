@@ -120,6 +120,7 @@ def _check_sides(
     cut = _all_channels((slice(side),) * len(size))
     compared = _all_channels((slice(side - margin),) * len(size))
     whole, part = network(noise)[0][compared], network(noise[0][cut][None])[0][compared]
+    # Far more than rounding and what lies beyond the network's sight, and far less than windows that lie elsewhere.
     if float((whole - part).abs().amax()) > 1e-4 * float(whole.abs().amax()):
         wanted = tuple(-(-side // align) * align for side in size)
         raise ValueError(

@@ -107,8 +107,7 @@ def save_model(
     classes = options.get("num_classes")
     if names and isinstance(classes, int) and len(names) != classes:
         raise ValueError(f"{name} has num_classes={classes}, but class_names has {len(names)} names")
-    entry = model_entry(name)
-    sides = options.get("dimensions", entry.dimensions[0])
+    sides = options.get("dimensions", model_entry(name).dimensions[0])
     if isinstance(preprocessing, Mapping):
         given = dict(preprocessing)
         if isinstance(given.get("size"), int):

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from typing_extensions import TypedDict, Unpack
 
+from ringconv._checks import check_choice
 from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.layers import Upsample
 from ringconv.models.factories import RingOptions, check_odd, check_positive, per_stage, split_ring_options, with_rings
@@ -81,8 +82,7 @@ class UNet(nn.Module):
             raise ValueError(f"dimensions must be 2 or 3, got {dimensions!r}")
         if up not in get_args(UpSampling):
             raise ValueError(f"up must be one of {', '.join(map(repr, get_args(UpSampling)))}, got {up!r}")
-        if norm not in get_args(Norm):
-            raise ValueError(f"norm must be one of {', '.join(map(repr, get_args(Norm)))}, got {norm!r}")
+        check_choice("norm", norm, get_args(Norm))
         check_odd("kernel_size", kernel_size)
         check_positive(width=width, in_chans=in_chans, num_classes=num_classes)
         widths = [width * 2**level for level in range(len(kernel_size))]

@@ -40,7 +40,8 @@ def reopen_data(
         data: path or name; default what the run was trained on.
         given: options of :func:`ringconv.data.open_data` that win over the run's; None is an option's own default.
     """
-    settings = settings_beside(checkpoint)
+    config = _read_config(checkpoint)
+    settings = None if config is None else settings_of_config(config)
     if data is None:
         if settings is None:
             raise ValueError(f"say which data to take: there is no {CONFIG} of a run beside {checkpoint}")
@@ -56,8 +57,8 @@ def reopen_data(
         raise ValueError(f"{data} cannot be read with the options {options}: {error}") from error
     if prepared is not None and prepared.scale is not None:
         opened = _scaled_as_trained(opened, prepared)
-    if settings is not None and _is_same_place(data, settings.data) and not _OF_SPLITS & set(given):
-        opened = _compared_with(opened, _read_config(checkpoint) or {}, settings)
+    if config is not None and settings is not None and _is_same_place(data, settings.data):
+        opened = opened if _OF_SPLITS & set(given) else _compared_with(opened, config, settings)
     if not of_run:
         return opened
     said = ", ".join(f"{name}={json.dumps(value)}" for name, value in of_run.items())
