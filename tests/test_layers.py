@@ -800,10 +800,26 @@ def test_a_table_without_a_method_does_not_stop_layers_from_being_built(tmp_path
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.trace.*is deprecated")
-def test_a_trace_of_a_layer_asks_for_nothing_that_it_does_not_have():
-    """torch.jit.trace reads all properties, those of harmonics too."""
-    layer, x = GMRConv2d(3, 3, 3, method="dense"), torch.randn(1, 3, 7, 7)
-    torch.testing.assert_close(torch.jit.trace(layer, x)(x), layer(x))
+@pytest.mark.parametrize("options", [{"method": "dense"}, {}, {"harmonics": 1}])
+def test_a_trace_of_a_layer_has_only_operators_of_torch(options):
+    """torch.jit.trace also reads all properties, those of harmonics too."""
+    layer, x = GMRConv2d(3, 16, 5, padding=2, **options).eval(), torch.randn(1, 3, 7, 7)
+    traced = torch.jit.trace(layer, x)
+    torch.testing.assert_close(traced(x), layer(x))
+    assert "ringconv::" not in str(traced.inlined_graph)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "fused"}, {"harmonics": 1}])
+def test_a_gradient_by_torch_func_compiles(options):
+    layer, x = GMRConv2d(16, 16, 5, padding=2, **options), torch.randn(2, 16, 9, 9)
+
+    def loss(parameters):
+        return torch.func.functional_call(layer, parameters, (x,)).square().sum()
+
+    parameters = {name: value.detach() for name, value in layer.named_parameters()}
+    gradient = torch.func.grad(loss)
+    found = torch.compile(gradient, backend="aot_eager")(parameters)
+    torch.testing.assert_close(found, gradient(parameters), rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize("harmonics", [0, 2])

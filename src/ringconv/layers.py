@@ -35,6 +35,7 @@ from ringconv.ops import (
     fused_is_there,
     gpu_covers,
     harmonic_conv,
+    is_exporting,
     method_on_gpu,
     mixes_first,
     octave_of,
@@ -271,8 +272,7 @@ class _GMRConvNd(RingKernel):
         device = x.device.type
         if self.method == "fused":
             return "fused" if self._fused_covers(x) and fused_is_there(device) else "factored"
-        # An exported program should run without ringconv, so it gets torch's own operators only.
-        with_fused = not torch.compiler.is_exporting() and self._fused_covers(x)
+        with_fused = not is_exporting() and self._fused_covers(x)
         if device == "cuda":
             return method_on_gpu(self._shape(), with_fused=with_fused and fused_is_there(device))
         fastest = self._fastest(x, with_fused=with_fused)

@@ -58,6 +58,13 @@ def test_it_commutes_with_quarter_turns(size, groups):
         torch.testing.assert_close(layer(x.rot90(turns, (2, 3))), expected, rtol=0, atol=1e-9)
 
 
+def test_half_precision_samples_at_the_same_places():
+    layer, x = RICConv2d(4, 6, 3, padding=1), torch.randn(1, 4, 64, 64)
+    expected = layer(x)
+    found = layer.bfloat16()(x.bfloat16()).float()
+    assert (found - expected).norm() < 0.01 * expected.norm()
+
+
 def test_flips_and_shifts_are_not_kept():
     layer = RICConv2d(1, 1, 3, padding=1, bias=False)
     x = torch.randn(1, 1, 9, 9)

@@ -212,6 +212,23 @@ def test_second_derivatives() -> None:
         torch.testing.assert_close(ours.double(), expected, rtol=1e-3, atol=1e-3 * expected.abs().max().item())
 
 
+@pytest.mark.parametrize("shared", ["the weight also makes the input", "a hook"])
+def test_gradients_that_are_differentiated_again_count_every_path_once(shared: str) -> None:
+    some = case((3, 3), (1, 3, 4, 5), 3, [True, False])
+    found = {}
+    for operator, dtype in ((compiled, torch.float32), (through_torch, torch.float64)):
+        x, weight, basis = (t.detach().to(dtype).requires_grad_() for t in make(some, torch.float32))
+        geometry = some["geometry"].values()  # type: ignore[attr-defined]
+        if shared == "a hook":
+            weight.register_hook(lambda gradient: 0.5 * gradient)
+            y = operator(x, weight, basis, *geometry)
+        else:
+            y = operator(x * weight.mean(), weight, basis, *geometry)
+        found[operator] = torch.autograd.grad(y.square().sum(), (x, weight, basis), create_graph=True)
+    for ours, expected in zip(found[compiled], found[through_torch], strict=True):
+        torch.testing.assert_close(ours.double(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+
+
 def test_what_would_read_beyond_a_tensor_is_refused() -> None:
     some = CASES["odd and even order"]
     x, weight, basis = make(some, torch.float32)

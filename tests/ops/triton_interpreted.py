@@ -201,6 +201,13 @@ def test_empty_batch() -> None:
     assert all(torch.count_nonzero(gradient) == 0 for gradient in torch.autograd.grad(y.sum(), (x, *rest)))
 
 
+def test_a_bias_that_is_part_of_another_tensor() -> None:
+    one = case((3,), (1, 3, 6), 4)
+    x, weight, basis, _ = (t.detach() for t in tensors(one, torch.float32))
+    bias = torch.randn(4, 3)[:, 0]
+    assert torch.equal(fused(one, x, weight, basis, bias), fused(one, x, weight, basis, bias.contiguous()))
+
+
 def test_vmap_and_per_sample_gradients() -> None:
     one = case((3,), (1, 3, 6), 4)
     x, weight, basis, bias = (t.detach() for t in tensors(one, torch.float32))

@@ -85,9 +85,11 @@ class RICConv2d(KernelConv):
         along = torch.cat([middle[1][None], middle[1] + radius * angle.sin()])
         # grid_sample's coordinates: -1 and 1 are the outer sides of the border pixels.
         grid = torch.stack([(2 * along + 1) / x.shape[-1] - 1, (2 * across + 1) / x.shape[-2] - 1], -1)
-        grid = grid.view(1, -1, columns, 2).expand(len(x), -1, -1, -1).to(x.dtype)
-        sampled = F.grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
-        samples = sampled.view(*x.shape[:2], 1 + _CIRCLE, rows, columns)
+        # Half precision cannot tell places: it has 8 bits or 11 for all pixels of a row.
+        precise = torch.promote_types(x.dtype, torch.float32)
+        grid = grid.view(1, -1, columns, 2).expand(x.shape[0], -1, -1, -1).to(precise)
+        sampled = F.grid_sample(x.to(precise), grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        samples = sampled.to(x.dtype).view(*x.shape[:2], 1 + _CIRCLE, rows, columns)
         if rows % 2 and columns % 2:
             samples = _average_the_middle(samples)
         return samples

@@ -27,7 +27,7 @@ from ringconv.models.registry import register_model
 from ringconv.models.resnet import ResNet, SkeletonOptions, resnet
 from ringconv.models.unet import UNet, UNetOptions, unet
 from ringconv.models.video import r3d_9
-from ringconv.ops import fused_conv, fused_covers, fused_is_there
+from ringconv.ops import fused_conv, fused_covers, fused_is_there, is_exporting
 from ringconv.rings import RingGeometry
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -98,8 +98,8 @@ class SymmConv3d(_SymmConvNd):
     def _takes_compiled_kernel(self, input: Tensor) -> bool:
         worth_it = self.pair_shape[1] > 1 and math.prod(self.kernel_size) > 1
         batched_on_cpu = input.dim() == self.dimensions + 2 and input.device.type == "cpu"
-        exporting = torch.compiler.is_exporting()
-        return worth_it and batched_on_cpu and not exporting and fused_covers(input, self.weight) and fused_is_there()
+        covered = not is_exporting() and fused_covers(input, self.weight)
+        return worth_it and batched_on_cpu and covered and fused_is_there()
 
     def own_operations(self, output: Tensor) -> int:
         """Those of the dense convolution that the method is, however it is computed."""

@@ -180,11 +180,23 @@ def _features(shape: LayerShape, octave: int) -> _Floats:
 _FUSED_DTYPES = {"cpu": fused.DTYPES, "cuda": gpu.DTYPES}
 
 
+def is_exporting() -> bool:
+    """Whether a program is being made that should run without ringconv, so of torch's own operators only."""
+    return torch.compiler.is_exporting() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is at work, which needs formulas that torch has only for its own operators."""
+    return torch._C._are_functorch_transforms_active()
+
+
 def fused_covers(x: Tensor, weight: Tensor) -> bool:
     """Whether the fused kernel of this device, if it is installed, takes such tensors."""
     device = x.device.type
-    # It has no rule for forward-mode derivatives.
+    # It has no rule for forward-mode derivatives; and those for torch.func are not for its compiler.
     if device not in _FUSED_DTYPES or torch.autograd.forward_ad._current_level >= 0:
+        return False
+    if torch.compiler.is_compiling() and is_transformed():
         return False
     dtypes = _FUSED_DTYPES[device]
     if torch.is_autocast_enabled(device):
@@ -197,11 +209,9 @@ def fused_covers(x: Tensor, weight: Tensor) -> bool:
 def fused_covers_harmonics(x: Tensor, weight: Tensor, groups: int) -> bool:
     """Whether the compiled kernel is there and takes these tensors: not one channel per group, nor to be exported."""
     depthwise = groups > 1 and weight.shape[:2] == (groups, 1)
-    if not HARMONICS_ARE_THERE or depthwise or x.device.type != "cpu" or torch.compiler.is_exporting():
+    if not HARMONICS_ARE_THERE or depthwise or x.device.type != "cpu" or is_exporting() or is_transformed():
         return False
-    # The transforms of torch.func need formulas that torch has only for its own operators.
-    in_transform = not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
-    return not in_transform and fused_covers(x, weight)
+    return fused_covers(x, weight)
 
 
 def fused_is_there(device: str = "cpu") -> bool:

@@ -203,6 +203,8 @@ def _gradients(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
 def _differentiable_gradients(
     dy: Tensor, inputs: _Triple, half: Tensor, geometry: tuple[Any, ...], wanted: list[bool]
 ) -> tuple[Tensor, ...]:
+    # Aliases: x may itself depend on the weight, of which autograd counts that path by itself.
+    inputs = cast(_Triple, tuple(tensor.view_as(tensor) for tensor in inputs))
     y = through_torch(*inputs, half, *geometry)
     chosen = [tensor for tensor, want in zip(inputs, wanted, strict=True) if want]
     return torch.autograd.grad(y, chosen, dy.to(y.dtype), create_graph=True)

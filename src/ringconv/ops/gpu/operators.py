@@ -40,7 +40,8 @@ def ring_conv(
     if y.numel():
         taps = taps_of(orbit_of_tap, basis.shape[1], kernel_size, padding, dilation)
         packed = weight.detach().permute(2, 1, 0).contiguous()
-        launch.ring_conv(x.detach(), packed, _plain(basis), bias, taps.offsets, taps.starts, y)
+        plain_bias = None if bias is None else _plain(bias)
+        launch.ring_conv(x.detach(), packed, _plain(basis), plain_bias, taps.offsets, taps.starts, y)
     return y
 
 
