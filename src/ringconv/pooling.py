@@ -178,4 +178,4 @@ def _disc(x: Tensor, d: int) -> Tensor:
         sides.append(index[-1])
         place = index - (index[-1] + 1) / 2
         squares = squares + place.square().view([-1] + [1] * (-axis - 1))
-    return (torch.stack(sides).amin() / 2 - squares.sqrt() + 0.5).clamp(0, 1)
+    return (torch.stack(sides).amin(0) / 2 - squares.sqrt() + 0.5).clamp(0, 1)

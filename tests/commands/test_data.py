@@ -12,7 +12,7 @@ from ringconv import cli
 from ringconv.commands._checkpoint import load_checkpoint
 from ringconv.commands.export import _calibration
 from ringconv.models import create_model
-from ringconv.models.checkpoint import save_model
+from ringconv.models.checkpoint import load_model, save_model
 from ringconv.training import TrainSettings
 from ringconv.training.runs import new_run
 
@@ -170,6 +170,23 @@ def test_evaluate_and_audit_read_data_as_the_run_did(run_folder, tmp_path, capsy
     grey = ["--data", tmp_path / "photos", "--data-options", "grey=true"]
     for command in ("evaluate", "audit"):
         assert "takes 3 channels, photos has 1" in run(capsys, command, run_folder, *grey, status=2)
+
+
+def test_evaluate_turns_as_the_run_did(run_folder, tmp_path, capsys):
+    config = run_folder.with_name("config.json")
+    written = json.loads(config.read_text())
+    written["settings"]["beyond_frame"] = "edge"
+    config.write_text(json.dumps(written))
+    out = tmp_path / "e.json"
+    assert "edge padding" in run(capsys, "evaluate", run_folder, "--step", 180, "--out", out)
+    assert "fill 0" in run(capsys, "evaluate", run_folder, "--step", 180, "--out", out, "--padding", "fill")
+
+
+@pytest.mark.parametrize("command", [["evaluate", "--step", 180], ["audit"]])
+def test_networks_of_other_precision(command, npz, checkpoint, tmp_path, capsys):
+    model = load_model(checkpoint).double()
+    path = save_model(tmp_path / "double.safetensors", model)
+    run(capsys, command[0], path, "--data", npz, *command[1:])
 
 
 def test_export_calibrates_on_data_as_the_run_read_it(run_folder, tmp_path):

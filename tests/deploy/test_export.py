@@ -18,6 +18,7 @@ from ringconv.conversion.resizing import SizeRule, symmetric_max_pool
 from ringconv.deploy.onnx import runner
 from ringconv.models import create_model
 from ringconv.models.checkpoint import save_model
+from ringconv.pooling import DiscView, GlobalDisc
 
 SIZES = ((2, 3, 40, 40), (1, 3, 33, 47), (3, 3, 17, 64))
 
@@ -122,6 +123,39 @@ def test_a_size_that_the_model_does_not_take_is_not_tried(tmp_path):
             return x + self.places[:, : x.shape[2], : x.shape[3]]
 
     assert deploy.export_onnx(Placed(), tmp_path / "m.onnx", torch.randn(1, 3, 50, 50)).exists()
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_discs_at_every_size(tmp_path, dimensions):
+    conv = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}[dimensions](3, 4, 3)
+    model = nn.Sequential(DiscView(dimensions), conv, GlobalDisc(dimensions))
+    deploy.export_onnx(model, tmp_path / "m.onnx", torch.randn(1, 3, *[12] * dimensions))  # which checks it
+
+
+def test_what_onnx_does_not_have_is_said(tmp_path):
+    class Determinant(nn.Module):
+        def forward(self, x):
+            return torch.linalg.eigvalsh(x @ x.mT)
+
+    with pytest.raises(deploy.ExportError, match=r"torch cannot write this model as ONNX.*export_program"):
+        deploy.export_onnx(Determinant(), tmp_path / "m.onnx", torch.randn(1, 1, 5, 5), free_sizes=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_cannot_run_at_the_examples_size_is_not_written(tmp_path):
+    model = create_model("gmr_resnet18", width=2, kernel_size=3).eval()
+    example = torch.randn(1, 3, 16, 16)
+    with pytest.raises(deploy.ExportError, match=r"\(1, 3, 16, 16\) fails in the program.*free_sizes=False"):
+        deploy.export_program(model, tmp_path / "m.pt2", example)
+    assert not list(tmp_path.iterdir())
+    program = torch.export.load(deploy.export_program(model, tmp_path / "m.pt2", example, free_sizes=False)).module()
+    torch.testing.assert_close(program(example), model(example), rtol=1e-4, atol=1e-5)
+
+
+def test_signals_and_other_precisions_are_exported_by_the_command(tmp_path):
+    model = create_model("gmr_resnet18", dimensions=1, width=2, kernel_size=3, num_classes=2).double()
+    export(save_model(tmp_path / "one.safetensors", model), latency=False)
+    assert runner(tmp_path / "one.onnx")(np.zeros((1, 3, 64), np.float32))[0].shape == (1, 2)
 
 
 def test_a_wrong_file_is_noticed(tmp_path):

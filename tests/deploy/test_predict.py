@@ -10,11 +10,12 @@ import tifffile
 import torch
 from PIL import Image
 
+from ringconv._network import input_channels
 from ringconv.commands._terminal import UsageError
 from ringconv.commands.predict import predict as predict_command
 from ringconv.data import open_data
 from ringconv.deploy import find_images, predict, write_predictions
-from ringconv.deploy.images import input_channels, read_image
+from ringconv.deploy.images import read_image
 from ringconv.models import create_model
 from ringconv.models.checkpoint import CheckpointInfo, Preprocessing, load_model, read_info, save_model
 
@@ -202,6 +203,12 @@ def test_segmentations_are_refused(folder):
     model = create_model("gmr_unet", width=2, kernel_size=3).eval()
     with pytest.raises(ValueError, match="predict is for classifiers"):
         predict(model, CheckpointInfo("gmr_unet", {}), [folder / "rgb.png"])
+
+
+def test_networks_of_volumes_are_refused(folder):
+    model = create_model("gmr_resnet18", width=2, dimensions=3).eval()
+    with pytest.raises(ValueError, match="images have 2 dimensions, and gmr_resnet18 takes 3"):
+        predict(model, CheckpointInfo("gmr_resnet18", {"dimensions": 3}), [folder / "rgb.png"])
 
 
 def test_input_channels():

@@ -95,5 +95,7 @@ def test_hooks_are_gone_and_the_mode_is_back():
 def test_what_cannot_be_audited():
     with pytest.raises(ValueError, match="x must be a floating"):
         audit(nn.Identity(), torch.zeros(1, 1, 8))
+    with pytest.raises(ValueError, match="at least one image"):
+        audit(nn.Identity(), X[:0])
     with pytest.raises(ValueError, match="nothing to audit"):
         audit(nn.Identity(), X, [], reflections=False)

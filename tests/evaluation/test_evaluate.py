@@ -132,6 +132,23 @@ def test_one_logit_is_the_second_of_two_classes():
     assert evaluate(network, labelled(images, [0, 1, 1, 1])).scores["accuracy"].upright == 75
 
 
+@pytest.mark.parametrize(("classes", "outputs"), [(3, 1), (3, 2), (4, 1)])
+def test_too_few_outputs_for_the_classes_are_refused(classes, outputs):
+    data = labelled(noise(), np.arange(24) % classes, classes)
+    network = Function(lambda x: x.mean((2, 3)).expand(-1, outputs))
+    with pytest.raises(ValueError, match=rf"must return {classes} logits \(or 1 for two classes\), got {outputs}"):
+        evaluate(network, data, EvaluationSettings(step=90))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_networks_are_asked_in_their_own_precision(dtype):
+    data = labelled(noise(), np.arange(24) % 2)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    expected = evaluate(network, data, EvaluationSettings(step=90)).scores["accuracy"].upright
+    found = evaluate(network.to(dtype), data, EvaluationSettings(step=90)).scores["accuracy"].upright
+    assert found == pytest.approx(expected, abs=10)
+
+
 def test_where_nothing_is_right_nothing_can_change():
     network = Function(lambda x: torch.tensor([[1.0, 0.0]]).expand(len(x), 2))
     found = evaluate(network, labelled(noise(4), np.ones(4, int)))

@@ -112,6 +112,15 @@ def test_volumes():
     np.testing.assert_allclose(tiled(network, volume, 16, align=1), whole, atol=1e-5)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 3e-2)])
+def test_small_tiles_in_the_networks_own_precision(dtype, tolerance):
+    network = nn.Sequential(nn.Conv2d(1, 2, 5, padding=2), nn.Conv2d(2, 1, 3, padding=1)).to(dtype)
+    image = torch.randn(1, 40, 30, dtype=torch.float64)
+    with torch.no_grad():
+        whole = network(image[None].to(dtype))[0].double().numpy()
+    np.testing.assert_allclose(tiled(network, image, 8, align=1), whole, atol=tolerance)
+
+
 def test_what_cannot_be_tiled():
     with pytest.raises(ValueError, match="multiple of align"):
         tiled(nn.Identity(), np.zeros((1, 8, 8), np.float32), 20, align=16)

@@ -149,6 +149,10 @@ def test_arguments_are_checked(model, path):
         save_model(path, model, metrics={"model": model})
     with pytest.raises(ValueError, match=r"std must be positive, got \(0.0,\)"):
         save_model(path, model, preprocessing={"std": 0.0})
+    with pytest.raises(ValueError, match="but class_names has 2"):
+        save_model(path, create_model("gmr_resnet18", width=2), class_names=["a", "b"])
+    with pytest.raises(ValueError, match="channels, but mean and std have 2"):
+        save_model(path, model, preprocessing={"mean": (0.5, 0.5), "std": (1.0, 1.0)})
     with pytest.raises(ValueError, match=r"interpolation must be one of nearest, .* got 'fancy'"):
         Preprocessing(interpolation="fancy")
     with pytest.raises(ValueError, match="same channels"):

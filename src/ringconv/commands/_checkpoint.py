@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from ringconv._network import input_channels
 from ringconv._progress import Progress
 from ringconv.commands.train import named_values_of
 from ringconv.data import DataSet
-from ringconv.deploy.images import input_channels
 from ringconv.models.checkpoint import CheckpointInfo, Preprocessing, load_model, read_info
 from ringconv.report import check_out
 from ringconv.training.run_data import reopen_data

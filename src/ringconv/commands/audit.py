@@ -11,6 +11,7 @@ import torch
 from tyro.conf import Positional
 
 from ringconv._extras import needs
+from ringconv._network import dtype_of
 from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
 from ringconv.data import normalise
@@ -27,7 +28,6 @@ def audit(
     data_options: tuple[str, ...] = (),
     root: Path | None = None,
     size: int | None = None,
-    dimensions: int = 2,
     images: int = 2,
     angles: tuple[float, ...] = (15, 30, 45, 90),
     rows: int = 25,
@@ -45,7 +45,6 @@ def audit(
         data_options: How the data is read, as name=value, such as grey=true; default as in training.
         root: Where names are looked up.
         size: Side of the images in pixels; default what the network was trained on, or 64 (3D: 32).
-        dimensions: 3 for a network of volumes; with data, what they have.
         images: How many to try.
         angles: Degrees.
         rows: How many layers to print.
@@ -59,16 +58,15 @@ def audit(
         check_file(path)
         loaded = load_checkpoint(checkpoint, "cpu")
         prepared = loaded.preprocessing
-        trained_on = prepared.size if prepared else None
         if data is not None:
             opened = loaded.open_data(data, data_options, progress, root=root, size=size)
             split = opened.splits.get("test", next(iter(opened.splits.values())))
             pixels = split.batch(range(min(images, len(split))))[0]
             x = normalise(pixels, *(prepared.mean, prepared.std) if prepared else (opened.mean, opened.std))
         else:
-            sides = (size,) * dimensions if size else trained_on or ((64,) * 2 if dimensions == 2 else (32,) * 3)
+            sides = (size,) * loaded.info.dimensions if size else loaded.info.size
             x = band_limited_noise(sides, channels=loaded.channels, batch=images, dtype=torch.float32)
-        found = run_audit(loaded.network, x, angles, progress=progress)
+        found = run_audit(loaded.network, x.to(dtype_of(loaded.network)), angles, progress=progress)
     document = {"checkpoint": str(checkpoint), "data": data or "band-limited noise", "size": list(x.shape)}
     with usage_errors():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from ringconv.commands._terminal import progress_bars, terminal, usage_errors
 from ringconv.evaluation import Evaluation, EvaluationSettings, Scores
 from ringconv.evaluation import evaluate as run_evaluation
 from ringconv.training.files import write_whole
-from ringconv.training.run_data import with_classes_of
+from ringconv.training.run_data import settings_beside, with_classes_of
 
 
 def evaluate(
@@ -31,7 +31,7 @@ def evaluate(
     step: float | None = None,
     interpolation: Interpolation = "bilinear",
     fill: float = 0.0,
-    padding: Padding = "fill",
+    padding: Padding | None = None,
     mask: MaskKind = "none",
     expand: bool = False,
     symmetrise: Literal[4, 8, 24, 48] | None = None,
@@ -63,7 +63,8 @@ def evaluate(
         step: Degrees between angles; default 10, and 30 for volumes.
         interpolation: Between pixels.
         fill: What comes in from beyond the frame, after normalisation.
-        padding: What lies beyond the frame: the fill, the image mirrored, or its edge continued.
+        padding: What lies beyond the frame: the fill, the image mirrored, or its edge continued. Default as in
+            training, by the config.json beside the checkpoint, or the fill.
         mask: Show only the largest disc in the frame at every angle, also upright.
         expand: Enlarge the frame at every angle, so that no corner is cut off.
         symmetrise: Average the answers over 4 rotations, or 8 with reflections, of each view (24 or 48 for volumes).
@@ -79,7 +80,9 @@ def evaluate(
     path = out or checkpoint.with_name(f"{checkpoint.stem}.evaluation.json")
     with usage_errors():
         check_file(path)
-        turning = Turning(interpolation, fill, padding, mask, expand)
+        trained = settings_beside(checkpoint)
+        beyond = padding or ("fill" if trained is None else trained.beyond_frame)
+        turning = Turning(interpolation, fill, beyond, mask, expand)
         settings = EvaluationSettings(
             turning, step, symmetrise=symmetrise, subset=subset, seed=seed, batch_size=batch_size
         )

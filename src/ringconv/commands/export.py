@@ -18,14 +18,11 @@ from ringconv.commands._checkpoint import Loaded, check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
 from ringconv.deploy import calibration
 from ringconv.fold import FORMS, Form
-from ringconv.models import model_entry
 from ringconv.training.run_data import with_classes_of
 
 Format = Literal["onnx", "pt2", "aoti"]
 
 _ENDINGS = {"onnx": ".onnx", "pt2": ".pt2", "aoti": ".aoti.pt2"}
-_DEFAULT_SIDES = {2: 64, 3: 32}
-"""Where the checkpoint names no size."""
 
 
 def export(
@@ -82,6 +79,7 @@ def export(
         if quantize != "none" and data is None and not images:
             raise ValueError("quantisation needs images to calibrate or to compare on: give --data or --images")
         loaded = load_checkpoint(checkpoint, "cpu")
+        loaded.network.float()  # whatever it was trained in: other runtimes have little else
         example = _example(loaded, size)
         path = out or checkpoint.with_name(checkpoint.stem + _ENDINGS[format])
         check_file(path)
@@ -107,12 +105,7 @@ def export(
 
 def _example(loaded: Loaded, size: int | None) -> Tensor:
     """(1, C, *S) of noise."""
-    entry = model_entry(loaded.info.name)
-    dimensions = int(loaded.info.options.get("dimensions", entry.dimensions[0]))
-    prepared = loaded.preprocessing
-    sides = (size or _DEFAULT_SIDES[dimensions],) * dimensions
-    if size is None and prepared is not None and prepared.size is not None:
-        sides = prepared.size
+    sides = (size,) * loaded.info.dimensions if size else loaded.info.size
     generator = torch.Generator().manual_seed(0)
     return torch.randn(1, deploy.input_channels(loaded.network), *sides, generator=generator)
 

@@ -142,9 +142,8 @@ def checkpoint_network(path: Path, name: str | None = None) -> Network:
     """The network of a file; ValueError or OSError if it is none, or none that the page can show."""
     info = read_info(path)
     entry = model_entry(info.name)
-    dimensions = info.options.get("dimensions", entry.dimensions[0])
-    if dimensions != 2:
-        raise ValueError(f"{path} is a network of {dimensions} dimensions; the page turns images")
+    if info.dimensions != 2:
+        raise ValueError(f"{path} is a network of {info.dimensions} dimensions; the page turns images")
     channels = info.options.get("in_chans", 3)
     if channels not in (1, 3):
         raise ValueError(f"{path} takes images of {channels} channels; the page has grey (1) and colour (3)")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ringconv._extras import needs
 from ringconv.data.dataset import normalise
@@ -82,15 +82,3 @@ def _scale(pixels: Array, preprocessing: Preprocessing) -> float:
         said = "does not say what its training had" if trained is None else f"was trained on values up to {trained:g}"
         raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {said}")
     return scale_as_trained(pixels.dtype, own, trained, preprocessing.mean, preprocessing.std)
-
-
-def input_channels(model: nn.Module) -> int:
-    """Channels that the model, or else its first layer, says it takes."""
-    of_model = getattr(model, "in_chans", None)
-    if isinstance(of_model, int):
-        return of_model
-    for module in model.modules():
-        channels = getattr(module, "in_channels", None) or getattr(module, "in_features", None)
-        if isinstance(channels, int):
-            return channels
-    raise ValueError(f"a {type(model).__name__} without a convolution does not say how many channels it takes")

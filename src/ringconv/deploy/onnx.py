@@ -13,24 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ringconv._extras import needs
+from ringconv.deploy.check import ExportError, check_file
 from ringconv.deploy.programs import trace, written_at_once
 from ringconv.equivariance import evaluating
 from ringconv.fold import Form
 
 EXTRA = "deploy"
 INPUT = "image"
-TOLERANCE = 1e-3
-"""Of :func:`check_onnx`: two runtimes round float32 differently, layer after layer; a wrong tap costs far more."""
-_ADVICE = (
-    ". If the model takes its sizes from something else than its input, export it with a fixed size (free_sizes=False)"
-)
-
-
-class ExportError(ValueError):
-    """An exported model does not compute what the model computes."""
 
 
 def export_onnx(
@@ -58,13 +49,19 @@ def export_onnx(
     program = trace(model, example, form, free_sizes=free_sizes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the exporter, about itself
-        exported = torch.onnx.export(
-            program,
-            dynamo=True,
-            verbose=False,
-            input_names=[INPUT],
-            custom_translation_table={operator.floordiv: _floor_division()},
-        )
+        try:
+            exported = torch.onnx.export(
+                program,
+                dynamo=True,
+                verbose=False,
+                input_names=[INPUT],
+                custom_translation_table={operator.floordiv: _floor_division()},
+            )
+        except torch.onnx.OnnxExporterError as failure:
+            raise ExportError(
+                "torch cannot write this model as ONNX; a program of torch may do (export_program, or --format pt2)."
+                f" It says: {failure.__cause__ or failure}"
+            ) from failure
     assert exported is not None
     exported.model.metadata_props.update(metadata or {})
     with written_at_once(Path(path)) as partial:
@@ -96,29 +93,7 @@ def _takes(model: nn.Module, x: Tensor) -> bool:
 def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[Tensor]) -> float:
     """The largest error of the file relative to the model's largest output; above TOLERANCE an :class:`ExportError`."""
     run = runner(path)
-    worst = 0.0
-    for x in inputs:
-        with evaluating(model):
-            outputs = model(x)
-        try:
-            results = run(x.cpu().numpy())
-        except Exception as failure:  # onnxruntime has a class of its own for each
-            raise ExportError(
-                f"an input of {tuple(x.shape)} fails in onnxruntime{_ADVICE}. It says: {failure}"
-            ) from failure
-        for expected, got in zip(map(Tensor.cpu, _all(outputs)), results, strict=True):
-            if got.shape != tuple(expected.shape):
-                raise ExportError(
-                    f"an input of {tuple(x.shape)} gives {got.shape} in ONNX, {tuple(expected.shape)} in torch{_ADVICE}"
-                )
-            error = float(np.abs(got - expected.numpy()).max() / expected.abs().max().clamp_min(1e-12))
-            if not error <= TOLERANCE:
-                raise ExportError(
-                    f"on an input of {tuple(x.shape)} the ONNX file differs from the model by {error:.1e} of its"
-                    f" largest output (allowed: {TOLERANCE:.0e}){_ADVICE}"
-                )
-            worst = max(worst, error)
-    return worst
+    return check_file(lambda x: [torch.from_numpy(y) for y in run(x.cpu().numpy())], model, inputs, "onnxruntime")
 
 
 def runner(path: str | os.PathLike[str]) -> Any:
@@ -157,8 +132,3 @@ def _floor_division() -> Any:
         return op.Div(op.Sub(a, op.Mod(a, b)), b)
 
     return floor_division
-
-
-def _all(outputs: Any) -> list[Tensor]:
-    """The tensors in the order in which an exported model gives them, whatever they are wrapped in."""
-    return [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]

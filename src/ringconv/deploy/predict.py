@@ -10,8 +10,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from ringconv._network import device_of, dtype_of, input_channels
 from ringconv._progress import Progress
-from ringconv.deploy.images import input_channels, read_image
+from ringconv.deploy.images import read_image
 from ringconv.deploy.programs import written_at_once
 from ringconv.equivariance import evaluating
 from ringconv.models.checkpoint import CheckpointInfo, Preprocessing
@@ -51,12 +52,15 @@ def predict(
     """
     if top < 1 or batch < 1:
         raise ValueError(f"top and batch must be at least 1, got top={top} and batch={batch}")
+    if info.dimensions != 2:
+        raise ValueError(
+            f"images have 2 dimensions, and {info.name} takes {info.dimensions} here: it cannot predict them"
+        )
     preparation = info.preprocessing or Preprocessing()
     channels = input_channels(model)
     if preparation.size is None:
         batch = 1
-    device = next(model.parameters()).device
-    dtype = next(model.parameters()).dtype
+    device, dtype = device_of(model), dtype_of(model)
     result = Predictions([], {})
     for start in range(0, len(paths), batch):
         readable, images = [], []

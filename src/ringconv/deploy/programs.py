@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ringconv.deploy._pooling import for_free_sizes, written_out
+from ringconv.deploy.check import all_tensors, check_file
 from ringconv.equivariance import evaluating
 from ringconv.fold import Form, fold
 
@@ -57,13 +59,14 @@ def export_program(
     *,
     free_sizes: bool = True,
 ) -> Path:
-    """Write a program that ``torch.export.load(path).module()`` runs wherever there is torch.
+    """Write a program that ``torch.export.load(path).module()`` runs wherever there is torch, and run it once.
 
     Arguments: :func:`trace`.
     """
     program = trace(model, example, form, free_sizes=free_sizes, average_pooling=False)
     with written_at_once(Path(path)) as partial, _torchs_own_warnings_ignored():
         torch.export.save(program, partial)
+        _check(torch.export.load(partial).module(), model, example)
     return Path(path)
 
 
@@ -83,7 +86,14 @@ def export_aoti(
     program = trace(model, example, form, free_sizes=free_sizes)
     with written_at_once(Path(path)) as partial, _torchs_own_warnings_ignored():
         torch._inductor.aoti_compile_and_package(program, package_path=str(partial))
+        _check(torch._inductor.aoti_load_package(str(partial)), model, example)
     return Path(path)
+
+
+def _check(program: Callable[[Tensor], Any], model: nn.Module, example: Tensor) -> None:
+    """On noise of the example's shape."""
+    with torch.no_grad():
+        check_file(lambda x: all_tensors(program(x)), model, [torch.randn_like(example)], "the program")
 
 
 @contextlib.contextmanager

@@ -99,6 +99,8 @@ def audit(
     dimensions = x.ndim - 2
     if dimensions not in (2, 3) or not x.is_floating_point():
         raise ValueError(f"x must be a floating (B, C, H, W) or (B, C, D, H, W), got {x.dtype}, {tuple(x.shape)}")
+    if not x.numel():
+        raise ValueError(f"x must hold at least one image, got {tuple(x.shape)}")
     about = turns(angles, None if dimensions == 2 else [0], dimensions)
     transformations: dict[str, Callable[[Tensor], Tensor]] = {f"{turn.angle:g}": turn for turn in about}
     if reflections:

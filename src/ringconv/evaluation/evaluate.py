@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ringconv._network import device_of, dtype_of
 from ringconv._progress import Progress
 from ringconv.data import DataSet, Split, normalise, stratified_subset
 from ringconv.equivariance import evaluating
@@ -34,7 +35,8 @@ def evaluate(
     Images are normalised, then turned. The network runs in eval mode and without gradients; its mode is restored.
 
     Args:
-        network: (B, C, *S) -> logits (B, classes); of a segmentation maps (B, classes, *S), or (B, 1, *S) for two.
+        network: (B, C, *S) -> logits (B, classes); of a segmentation maps (B, classes, *S); for two classes one output
+            is enough. It is asked in the precision of its parameters.
         settings: default ``EvaluationSettings()``, as in the paper.
         mean, std: of the normalisation that the network was trained with; default the data's.
         device: default where the network's parameters are.
@@ -44,11 +46,9 @@ def evaluate(
     images = _chosen(data[split], settings)
     if not len(images):
         raise ValueError(f"{data.name} has no image in {split}")
-    if device is None:
-        device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
     plan = plan_views(data.dimensions, settings.step, settings.reflections)
     viewer = Viewer(plan, settings.turning, data.spacing)
-    meter: Meter = Classified() if data.task == "classify" else Segmented(len(data.classes))
+    meter: Meter = Classified(len(data.classes)) if data.task == "classify" else Segmented(len(data.classes))
     asked: nn.Module = network
     if settings.symmetrise is not None:
         asked = Symmetrised(network, settings.symmetrise, data.dimensions)
@@ -56,7 +56,7 @@ def evaluate(
 
     started = time.perf_counter()
     with evaluating(asked), torch.inference_mode():
-        _run(asked, images, viewer, meter, settings, mean, std, torch.device(device), progress)
+        _run(asked, images, viewer, meter, settings, mean, std, torch.device(device or device_of(network)), progress)
     return Evaluation(
         data=data.name,
         split=split,
@@ -81,6 +81,8 @@ def _run(
     progress: Progress | None,
 ) -> None:
     segments = images.labels is None
+    dtype = dtype_of(network)
+    counted_on = "cpu" if device.type == "mps" else device  # Apple's GPUs have no float64
     starts = range(0, len(images), settings.batch_size)
     total = len(starts) * _number_of_views(viewer.plan)
     done = 0
@@ -88,7 +90,8 @@ def _run(
         pixels, targets = images.batch(slice(start, start + settings.batch_size))
         pixels, targets = normalise(pixels.to(device), mean, std), targets.to(device)
         for name, view, turned in viewer.show(pixels, targets if segments else None):
-            meter.add(name, network(view), *(turned or (targets,)))
+            output = network(view.to(dtype))
+            meter.add(name, *(tensor.to(counted_on) for tensor in (output, *(turned or (targets,)))))
             done += 1
             if progress is not None:
                 progress("test", done, total)

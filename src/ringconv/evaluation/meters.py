@@ -31,9 +31,14 @@ class Meter(Protocol):
 
 
 class Classified:
-    """Accuracy and logit drift of (B, K) logits, or (B, 1) of the second of two classes."""
+    """Accuracy and logit drift of (B, K) logits, or (B, 1) of the second of two classes.
 
-    def __init__(self) -> None:
+    Args:
+        classes: of the images; K may be more, since some that a network knows may not be there.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
         # Sums stay on the device: reading one would wait for the network.
         self._sums: dict[str, Tensor] = {}
         self._count = 0
@@ -42,6 +47,10 @@ class Classified:
     def add(self, view: str, output: Tensor, targets: Tensor, valid: Tensor | None = None) -> None:
         if output.ndim != 2:
             raise ValueError(f"a classifier must return (B, classes), got {tuple(output.shape)}")
+        if output.shape[1] < self._classes and (output.shape[1], self._classes) != (1, 2):
+            raise ValueError(
+                f"the network must return {self._classes} logits (or 1 for two classes), got {output.shape[1]}"
+            )
         logits = output.double()
         said = (logits[:, 0] > 0).long() if logits.shape[1] == 1 else logits.argmax(1)
         right = said == targets

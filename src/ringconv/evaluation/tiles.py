@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ringconv._network import device_of, dtype_of
 from ringconv._progress import Progress
 from ringconv.equivariance import evaluating
 
@@ -51,8 +52,7 @@ def tiled(
     size = tuple(image.shape[1:])
     if tile < 1 or align < 1 or tile % align:
         raise ValueError(f"tile must be a multiple of align, got {tile} and {align}")
-    if device is None:
-        device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
+    device = device or device_of(network)
     with evaluating(network), torch.inference_mode():
         if margin is None and any(side > tile for side in size):
             margin = sight(network, image.shape[0], len(size), tile, device)
@@ -65,11 +65,12 @@ def tiled(
                 slice(max(0, at.start - margin), min(side, at.stop + margin))
                 for at, side in zip(kept, size, strict=True)
             )
-            answer = network(_tensor(image[_all_channels(seen)], device))[0]
+            answer = network(_tensor(image[_all_channels(seen)], network, device))[0]
             if answer.shape[1:] != tuple(part.stop - part.start for part in seen):
                 raise ValueError(f"a map must have its image's size, got {tuple(answer.shape)} for a tile {seen}")
             inner = tuple(slice(k.start - s.start, k.stop - s.start) for k, s in zip(kept, seen, strict=True))
-            values = answer[_all_channels(inner)].cpu().numpy()
+            kept_part = answer[_all_channels(inner)].cpu()
+            values = (kept_part.float() if kept_part.dtype == torch.bfloat16 else kept_part).numpy()
             if out is None:
                 out = np.empty((len(values), *size), values.dtype)
             out[_all_channels(kept)] = values
@@ -84,9 +85,10 @@ def sight(network: nn.Module, channels: int, dimensions: int, largest: int, devi
     Raises:
         ValueError: if it is felt everywhere, farther than ``largest``.
     """
-    for side in _growing(64 if dimensions == 2 else 24, 4 * largest):
+    start = 64 if dimensions == 2 else 24
+    for side in _growing(start, max(start, 4 * largest)):
         generator = torch.Generator().manual_seed(0)
-        noise = torch.randn(1, channels, *[side] * dimensions, generator=generator).to(device)
+        noise = torch.randn(1, channels, *[side] * dimensions, generator=generator).to(device, dtype_of(network))
         center = side // 2
         changed = noise.clone()
         # A block, since a network with strides may not look at every single pixel.
@@ -116,7 +118,8 @@ def _check_sides(
         return
     side = align * math.ceil((2 * margin + 64) / align)
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(1, channels, *(side + rest for rest in more), generator=generator).to(device)
+    noise = torch.randn(1, channels, *(side + rest for rest in more), generator=generator)
+    noise = noise.to(device, dtype_of(network))
     cut = _all_channels((slice(side),) * len(size))
     compared = _all_channels((slice(side - margin),) * len(size))
     whole, part = network(noise)[0][compared], network(noise[0][cut][None])[0][compared]
@@ -139,6 +142,6 @@ def _all_channels(part: tuple[slice, ...]) -> tuple[slice, ...]:
     return slice(None), *part
 
 
-def _tensor(part: Any, device: torch.device | str) -> Tensor:
+def _tensor(part: Any, network: nn.Module, device: torch.device | str) -> Tensor:
     values = part if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
-    return values.to(device, torch.float32)[None]
+    return values.to(device, dtype_of(network))[None]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ringconv._extras import needs
+from ringconv._network import input_channels
 from ringconv._version import __version__
 from ringconv.models.registry import create_model, list_models, model_entry
 
@@ -71,6 +72,9 @@ class Preprocessing:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
 
+_USUAL_SIDES = {1: 256, 2: 64, 3: 32}
+
+
 @dataclass(frozen=True)
 class CheckpointInfo:
     """What a file says of its model."""
@@ -82,6 +86,18 @@ class CheckpointInfo:
     preprocessing: Preprocessing | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     ringconv_version: str = __version__
+
+    @property
+    def dimensions(self) -> int:
+        """Spatial axes of what the model takes."""
+        return int(self.options.get("dimensions", model_entry(self.name).dimensions[0]))
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Sides of the images that it was made for; where the file does not say, usual ones."""
+        if self.preprocessing is not None and self.preprocessing.size is not None:
+            return self.preprocessing.size
+        return (_USUAL_SIDES[self.dimensions],) * self.dimensions
 
 
 def save_model(
@@ -104,7 +120,7 @@ def save_model(
     if isinstance(class_names, str):
         raise TypeError(f"class_names must be a sequence of names, got one string: {class_names!r}")
     names = tuple(map(str, class_names or ()))
-    classes = options.get("num_classes")
+    classes = options.get("num_classes", getattr(model, "num_classes", None))
     if names and isinstance(classes, int) and len(names) != classes:
         raise ValueError(f"{name} has num_classes={classes}, but class_names has {len(names)} names")
     sides = options.get("dimensions", model_entry(name).dimensions[0])
@@ -115,6 +131,9 @@ def save_model(
         preprocessing = Preprocessing(**given)
     if preprocessing is not None and preprocessing.size is not None and len(preprocessing.size) != sides:
         raise ValueError(f"{name} takes images of {sides} dimensions, but size has {len(preprocessing.size)} numbers")
+    channels = input_channels(model)
+    if preprocessing is not None and len(preprocessing.mean) not in (1, channels):
+        raise ValueError(f"{name} takes {channels} channels, but mean and std have {len(preprocessing.mean)}")
     info = CheckpointInfo(name, options, names, preprocessing, dict(metrics or {}))
     # Cloned, since safetensors refuses tensors that share memory, as those of a shared layer do.
     tensors = {key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()}

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class StageInfo:
-    """One feature map: (B, channels, *ceil(S / reduction))."""
+    """One feature map: (B, channels, *S / reduction). Sides are rounded up; in DenseNets and ConvNeXts by the stem,
+    and down after it."""
 
     name: str
     """Of the module that gives it."""

@@ -49,7 +49,8 @@ def import_official(state_dict: Mapping[str, Any], *, stem_pool: bool = True) ->
         state_dict: what ``torch.load(path, weights_only=True)`` returns; it may be the entry "state_dict" or "model" of
             that, and its names may begin with the "module." of parallel training.
         stem_pool: whether the maps are halved after the stem, which no weight tells. False for a network that was built
-            with ``skip_first_maxpool=True``.
+            with ``skip_first_maxpool=True``. It is pooled by averages, as in 1.0.3; the authors' repository has
+            maxima there, and the weights of a network that was trained with these give other logits here.
     """
     weights = _unwrapped(state_dict)
     _check_layout(weights)

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ringconv._machine import peak_bytes
+from ringconv._network import dtype_of
 from ringconv._progress import Progress
 from ringconv._turned import Turning
 from ringconv.data import DataSet
@@ -21,7 +23,6 @@ from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
 from ringconv.models.checkpoint import Preprocessing, save_model
 from ringconv.training.files import write_whole
 from ringconv.training.loop import Training
-from ringconv.training.memory import peak_bytes
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.picture import save_picture
 from ringconv.training.runs import MODEL, PER_ANGLE, PICTURE, RESULTS
@@ -135,21 +136,7 @@ def _evaluate(
     batch = max(1, training.settings.batch_size // (training.fabric.world_size * training.settings.accumulate))
     turning = Turning(padding=training.settings.beyond_frame)
     settings = EvaluationSettings(**{**vars(settings), "batch_size": batch, "turning": turning})
-    asked = _InItsPrecision(network)
-    return evaluate(asked, training.data, settings, split=split, device=training.fabric.device, progress=progress)
-
-
-class _InItsPrecision(nn.Module):
-    """Takes images in float32, whatever the network's own precision is."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self._network = network
-        self._dtype = next(network.parameters()).dtype
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self._network(x.to(self._dtype))
-        return output
+    return evaluate(network, training.data, settings, split=split, device=training.fabric.device, progress=progress)
 
 
 def _final_network(training: Training) -> nn.Module:
@@ -157,8 +144,7 @@ def _final_network(training: Training) -> nn.Module:
     kept: Mapping[str, Tensor] | None = training.best_network if training.settings.keep == "best" else None
     network = build_network(training.settings, training.data)
     weights = training.tested_network().state_dict() if kept is None else kept
-    dtype = next(training.network.parameters()).dtype
-    network.to(training.fabric.device, dtype).load_state_dict(weights)
+    network.to(training.fabric.device, dtype_of(training.network)).load_state_dict(weights)
     return network
 
 

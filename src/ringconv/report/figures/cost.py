@@ -27,6 +27,7 @@ from ringconv._figure_style import (
     outlined,
     percent_axis,
 )
+from ringconv._network import dtype_of, input_channels
 from ringconv.models.checkpoint import load_model, read_info
 from ringconv.report.figures.sources import Outcome, relabelled
 from ringconv.training.runs import MODEL
@@ -119,9 +120,8 @@ def with_memory(tests: Iterable[Outcome]) -> list[Outcome]:
                 size = info.preprocessing.size if info.preprocessing else None
                 if size is None:
                     raise ValueError(f"{path} does not say the size of its images")
-                measured[test.experiment] = training_megabytes(
-                    load_model(path), int(info.options.get("in_chans", 3)), size
-                )
+                network = load_model(path)
+                measured[test.experiment] = training_megabytes(network, input_channels(network), size)
             test = dataclasses.replace(test, megabytes=measured[test.experiment])
         filled.append(test)
     return filled
@@ -133,9 +133,9 @@ def training_megabytes(network: nn.Module, channels: int, size: Sequence[int]) -
     from ringconv.benchmark.memory import saved_bytes
 
     was_training = network.training
-    dtype = next((parameter.dtype for parameter in network.parameters()), torch.float32)
     try:
-        return saved_bytes(network.train(), torch.zeros(_BATCH, channels, *size, dtype=dtype)) / _BATCH / 1e6
+        images = torch.zeros(_BATCH, channels, *size, dtype=dtype_of(network))
+        return saved_bytes(network.train(), images) / _BATCH / 1e6
     finally:
         network.train(was_training)
 

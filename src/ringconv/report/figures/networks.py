@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ringconv._network import dtype_of, input_channels
 from ringconv._progress import Progress
 from ringconv._rotate import Turn, turns
 from ringconv._turned import Turner, Turning
@@ -34,14 +35,13 @@ class Trained:
 
     @property
     def channels(self) -> int:
-        return int(self.info.options.get("in_chans", 3))
+        return input_channels(self.network)
 
     def prepared(self, images: Tensor, data: DataSet) -> Tensor:
         """(N, C, *S) on a scale from 0 to 1 -> as this network sees it."""
         known = self.info.preprocessing
         mean, std = (data.mean, data.std) if known is None else (known.mean, known.std)
-        dtype = next((parameter.dtype for parameter in self.network.parameters()), torch.float32)
-        return normalise(images, mean, std).to(dtype)
+        return normalise(images, mean, std).to(dtype_of(self.network))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from ringconv._network import dtype_of
 from ringconv._progress import Progress
 from ringconv.data.textures import PHOTOGRAPHS, load_textures
 from ringconv.equivariance import band_limited_noise, equivariance_error
@@ -117,7 +118,7 @@ def two_steps(request: Request) -> Figure:
         return build.two_steps(layer, patches[:, 0])
     network: nn.Module = trained.network
     with recorded(layer, what="input") as inputs, torch.inference_mode():
-        network(patches[1].expand(1, trained.channels, -1, -1).to(next(network.parameters()).dtype))
+        network(patches[1].expand(1, trained.channels, -1, -1).to(dtype_of(network)))
     return build.two_steps(layer, inputs[0][0].clone())
 
 
@@ -158,9 +159,8 @@ def _inputs(networks: Sequence[Trained], request: Request) -> list[tuple[Trained
         return [(trained, trained.prepared(shown.images, shown.data)) for trained in networks]
     found = []
     for trained in networks:
-        known = trained.info.preprocessing
-        size = known.size if known is not None and known.size is not None else (64, 64)
-        dtype = next((parameter.dtype for parameter in trained.network.parameters()), torch.float32)
+        size = trained.info.size
+        dtype = dtype_of(trained.network)
         noise = band_limited_noise(size, channels=trained.channels, batch=count, seed=request.seed, dtype=dtype)
         found.append((trained, noise))
     return found

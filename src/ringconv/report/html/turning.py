@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._network import dtype_of
 from ringconv._progress import Progress
 from ringconv.evaluation.overlap import foreground, overlap
 from ringconv.report.html.images import GREY, Picture, TestImages, film, fit_square, pictures
@@ -84,9 +85,8 @@ def turn_images(
 
 def _answers(network: nn.Module, images: Tensor) -> Tensor:
     """Class numbers (N,), or maps of them (N, *S)."""
-    dtype = next((parameter.dtype for parameter in network.parameters()), images.dtype)
     batch = max(1, _BATCH_PIXELS // math.prod(images.shape[2:]))
-    outputs = [network(some.to(dtype)) for some in torch.split(images, batch)]
+    outputs = [network(some.to(dtype_of(network))) for some in torch.split(images, batch)]
     return torch.cat([out.argmax(1) if out.shape[1] > 1 else (out[:, 0] > 0).long() for out in outputs])
 
 
