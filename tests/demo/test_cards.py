@@ -10,10 +10,11 @@ import torch
 from ringconv.demo.classify import classify_card
 from ringconv.demo.examples import scene_examples, texture_examples
 from ringconv.demo.kernel import CUTOFF, RINGS, SIGMAS, SIZES, KernelChoice, errors_by_angle, kernel_card
-from ringconv.demo.networks import bundled_networks
+from ringconv.demo.networks import Network, bundled_networks
 from ringconv.demo.pictures import Picture
 from ringconv.demo.segment import segment_card
 from ringconv.equivariance import kernel_equivariance_error
+from ringconv.models import create_model
 from ringconv.rings import SAMPLINGS
 
 NUMBERS = re.compile(r"(?:nan|inf)\b")
@@ -40,6 +41,14 @@ def test_a_ring_network_says_the_same_of_a_turned_picture(bundled):
 def test_maps_of_a_plain_network_do_not_turn_with_the_picture(bundled):
     network, picture = bundled["plain network"], texture_examples()[0].picture
     drawn = classify_card("plain", network, picture, 90, False, network.middle_layer)
+    assert int(re.search(r"differ from upright by (\d+)%", drawn)[1]) > 5
+
+
+def test_the_smallest_maps_are_compared_too():
+    torch.manual_seed(0)
+    module = create_model("resnet18", width=2).eval()
+    network = Network("plain", module, "classification", 3, prepare=lambda x: x, classes=tuple("abcdefghij"), side=32)
+    drawn = classify_card("plain", network, texture_examples()[0].picture, 90, False, "stages.3")
     assert int(re.search(r"differ from upright by (\d+)%", drawn)[1]) > 5
 
 

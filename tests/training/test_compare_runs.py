@@ -8,9 +8,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from ringconv._machine import forget_peak, peak_bytes
 from ringconv.training import TrainingInterruptedError, TrainingStoppedError, TrainSettings, Watch, finish, list_runs
 from ringconv.training.compare_runs import PLAN, check_models, compare_models, read_plan
-from ringconv.training.memory import forget_peak, peak_bytes
 
 pytest.importorskip("lightning_fabric")
 

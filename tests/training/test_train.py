@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from lightning_fabric import Fabric
@@ -476,3 +477,34 @@ def test_settings_are_in_the_configuration(tiny: ModuleType, tmp_path: Path) -> 
     config = json.loads((run.folder / "config.json").read_text())
     assert config["data"]["images"] == {"train": 60, "test": 18}
     assert config["parameters"] == run.parameters == sum(p.numel() for p in tiny.tiny_ring().parameters())
+
+
+def test_a_log_that_a_power_cut_has_shortened_is_gone_on_with(tiny: ModuleType, tmp_path: Path) -> None:
+    data = tiny.classified()
+    with pytest.raises(TrainingInterruptedError):
+        train(RING, out=tmp_path, name="cut", data=data, watch=StopAt(5))
+    log = tmp_path / "cut" / "metrics.jsonl"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join([*lines[:-2], bytes(9), b"\n", lines[-1][:-20]]))
+    run = resume(tmp_path / "cut", data=data)
+    assert run.state == "finished"
+    assert run.epochs_done == RING.epochs
+    assert log.read_bytes().startswith(b"".join(lines[:-2]))
+
+
+def test_masks_of_other_numbers_are_refused_before_training(tiny: ModuleType, tmp_path: Path) -> None:
+    data = tiny.segmented()
+    bright = {name: replace(split, targets=255 * np.asarray(split.targets)) for name, split in data.splits.items()}
+    with pytest.raises(ValueError, match=r"discs, train: masks must hold class numbers below 2.* got 255 in row 0"):
+        train(replace(RING, model="tiny_map"), out=tmp_path, data=replace(data, splits=bright))
+    assert not list(tmp_path.rglob("config.json"))
+
+
+@pytest.mark.parametrize("settings", [{"model": "resnet18", "data": "textures", "of_a_newer_version": 1}, 1])
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, settings: object) -> None:
+    for name in ("good", "newer"):
+        new_run(tmp_path, TrainSettings("gmr_resnet18", "textures"), name, None, {"parameters": 1})
+    path = tmp_path / "newer" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": settings}))
+    with pytest.warns(UserWarning, match=r"left out: .*newer.config\.json cannot be read"):
+        assert [run.name for run in list_runs(tmp_path)] == ["good"]

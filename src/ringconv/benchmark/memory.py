@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-_STATUS = Path("/proc/self/status")
-_CLEAR = Path("/proc/self/clear_refs")
+from ringconv import _machine
 
 
 def saved_bytes(model: nn.Module, x: Tensor) -> int:
@@ -42,20 +40,15 @@ def saved_bytes(model: nn.Module, x: Tensor) -> int:
 def peak_bytes(work: Callable[[], object]) -> int:
     """By how much the process grows, at its peak, while it does ``work``; meaningful in a fresh process only.
 
-    On Linux the kernel's mark is reset first and read after. Elsewhere it is the growth of ``ru_maxrss``, which
-    a child process inherits from its parent on Linux: there it would hide a step smaller than the parent.
+    Where the system's mark cannot be reset, it is the growth of that mark, which a child process inherits from its
+    parent on Linux: there it hides a step smaller than the parent.
     """
-    if _CLEAR.exists():
-        _CLEAR.write_text("5")
-        before = _status_bytes("VmRSS")
-        work()
-        return _status_bytes("VmHWM") - before
-    import resource
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _machine.peak_bytes_from_now()
     work()
-    return unit * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    after = _machine.peak_bytes()
+    if before is None or after is None:
+        raise RuntimeError("this system does not tell the memory of a process")
+    return after - before
 
 
 def cuda_peak_bytes(step: Callable[[], object]) -> int:
@@ -69,14 +62,6 @@ def cuda_peak_bytes(step: Callable[[], object]) -> int:
     step()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated()
-
-
-def _status_bytes(field: str) -> int:
-    for line in _STATUS.read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == field:
-            return 1024 * int(value.split()[0])
-    raise RuntimeError(f"{_STATUS} has no line {field}")
 
 
 def in_fresh_process(module: str, arguments: Sequence[str]) -> str:

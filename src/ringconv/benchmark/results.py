@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import platform
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ringconv._machine import processor
 from ringconv._version import __version__
 from ringconv.benchmark.timing import Timing
 
@@ -22,7 +22,7 @@ Row = dict[str, Any]
 def machine() -> Row:
     """The columns that state the circumstances, as they are now."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", ""),
@@ -31,16 +31,6 @@ def machine() -> Row:
         "ringconv": __version__,
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
     }
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def timing_columns(timing: Timing | None) -> Row:

@@ -19,6 +19,8 @@ Pixels = NDArray[np.uint8]
 SEQUENTIAL = ("#101820", "#1f6f8b", "#f4e9cd")
 DIVERGING = ("#1f6f8b", "#f5f3ee", "#d1603d")
 
+LEAST_RADIUS = 0.75
+"""Of a disc in pixels: within it lie the four pixels around the centre of a map of even sides."""
 _WIDTH, _HEIGHT = 340, 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 16, 8, 34
 
@@ -136,7 +138,7 @@ def rounded_up(value: float) -> float:
 def round_picture(pixels: Pixels) -> Pixels:
     """(S, S, 3): grey outside of the largest disc, which is all that stays in the frame at every angle."""
     axis = np.arange(len(pixels)) - (len(pixels) - 1) / 2
-    outside = np.hypot(axis[:, None], axis) > (len(pixels) - 1) / 2
+    outside = np.hypot(axis[:, None], axis) > max((len(pixels) - 1) / 2, LEAST_RADIUS)
     return np.where(outside[..., None], np.uint8(128), pixels)
 
 

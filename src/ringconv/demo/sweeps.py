@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ringconv._rotate import distance_from, middle
+from ringconv.demo.drawing import LEAST_RADIUS
 from ringconv.demo.networks import Network, Response
 from ringconv.demo.pictures import Picture
 from ringconv.demo.views import ANGLES, all_views, shown_side, turned_back, view
@@ -87,9 +88,9 @@ def overlap(found: Tensor, upright: Tensor) -> float:
 
 
 def disc(maps: Tensor) -> Tensor:
-    """(h, w) bool: what stays in the frame at every angle."""
+    """(h, w) bool: what stays in the frame at every angle; at least the pixels around the centre."""
     size = tuple(maps.shape[-2:])
-    return distance_from(middle(size), size) <= (min(size) - 1) / 2
+    return distance_from(middle(size), size) <= max((min(size) - 1) / 2, LEAST_RADIUS)
 
 
 def _batch(side: int) -> int:

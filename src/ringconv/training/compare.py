@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._machine import forget_peak, peak_bytes
 from ringconv._progress import Progress
 from ringconv.data.textures import PHOTOGRAPHS, Mirror, Textures, load_textures
-from ringconv.training.memory import forget_peak, peak_bytes
 from ringconv.training.networks import KINDS, Kind, small_network
 from ringconv.training.optimise import parameter_groups
 

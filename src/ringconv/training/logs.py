@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -49,16 +50,18 @@ class Log:
             )
         path = folder / METRICS
         path.touch()
-        # A power cut can leave less than there was; then all of it is from before the checkpoint.
-        os.truncate(path, min(position, path.stat().st_size))
+        # A power cut can leave less than there was; then all of it is from before the checkpoint, and may end within a
+        # line.
+        kept = path.read_bytes()[:position]
+        os.truncate(path, kept.rfind(b"\n") + 1)
         self._file = path.open("ab", buffering=0)
         needs("tensorboard", "train")  # torch's writer imports it, but does not say where to get it
         writer = needs("torch.utils.tensorboard", "train").SummaryWriter
         self._tensorboard = writer(str(folder / "tensorboard"), purge_step=first_step + 1 if first_step else None)
 
-    @property
-    def position(self) -> int:
-        """Bytes written so far."""
+    def synced_position(self) -> int:
+        """Bytes written so far, once they are on the disk."""
+        os.fsync(self._file.fileno())
         return self._file.tell()
 
     def write(self, kind: str, step: int, epoch: int, values: Values) -> None:
@@ -84,10 +87,14 @@ class Log:
 
 
 def read_log(folder: Path, kind: str | None = None) -> list[dict[str, Any]]:
-    """The lines of a run, or those of one kind. A last line that was cut short is left out."""
+    """The lines of a run, or those of one kind. What a crash of the machine left unreadable is left out."""
     path = folder / METRICS
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    read = [json.loads(line) for line in lines]
-    return [line for line in read if kind in (None, line["kind"])]
+    found = []
+    for content in path.read_bytes().split(b"\n")[:-1]:
+        with contextlib.suppress(ValueError):
+            line = json.loads(content)
+            if kind in (None, line["kind"]):
+                found.append(line)
+    return found

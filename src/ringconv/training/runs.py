@@ -11,6 +11,7 @@ import platform
 import re
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from ringconv._machine import processor
 from ringconv._version import __version__
 from ringconv.models.checkpoint import options_of_format_1
 from ringconv.training.files import write_whole
@@ -127,7 +129,14 @@ def read_run(folder: Path) -> Run:
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"{folder} is not the folder of a run: it has no {CONFIG}")
-    config = json.loads(path.read_text("utf-8"))
+    try:
+        return _read(folder)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read, a newer version may have written it: {error}") from error
+
+
+def _read(folder: Path) -> Run:
+    config = json.loads((folder / CONFIG).read_text("utf-8"))
     results = folder / RESULTS
     return Run(
         folder,
@@ -148,9 +157,15 @@ def settings_of_config(config: Mapping[str, Any]) -> TrainSettings:
 
 
 def list_runs(out: Path) -> list[Run]:
-    """All runs in a folder and below it, the oldest first."""
+    """All runs in a folder and below it, the oldest first. One that cannot be read is left out, with a warning."""
     found = [path for path in out.rglob(CONFIG) if _is_ours(path)] if out.is_dir() else []
-    return [read_run(path.parent) for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+    runs = []
+    for path in sorted(found, key=lambda path: path.stat().st_mtime):
+        try:
+            runs.append(read_run(path.parent))
+        except ValueError as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
+    return runs
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
@@ -187,7 +202,7 @@ def environment() -> dict[str, Any]:
     return {
         "versions": versions,
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "large_pages": os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
@@ -195,14 +210,6 @@ def environment() -> dict[str, Any]:
         "command": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 @contextlib.contextmanager

@@ -55,6 +55,8 @@ def prepare_data(settings: TrainSettings, data: DataSet | None = None, progress:
 def check_data(settings: TrainSettings, data: DataSet) -> None:
     """Raise ValueError if the data lacks what the settings need."""
     check_classes(data)
+    for name, split in data.splits.items():
+        _check_masks(f"{data.name}, {name}", split, len(data.classes))
     if settings.keep == "best" and "val" not in data.splits:
         raise ValueError(f"keep='best' needs a validation split, and {data.name} has {', '.join(data.splits)}")
     if settings.rotated_every and not has_test_images(data):
@@ -62,6 +64,19 @@ def check_data(settings: TrainSettings, data: DataSet) -> None:
             f"rotated_every={settings.rotated_every} needs test images, and {data.name} has"
             f" {', '.join(data.splits)}: leave it out, or add a test split"
         )
+
+
+def _check_masks(where: str, split: Split, classes: int) -> None:
+    """A few masks: those who wrote 255 for 1 did so everywhere, and should not learn it at the test."""
+    if split.labels is not None:
+        return
+    for row in range(0, len(split), max(1, len(split) // 16)):
+        largest = int(np.max(split.targets[np.array([row])]))
+        if largest >= classes:
+            raise ValueError(
+                f"{where}: masks must hold class numbers below {classes}, the number of classes, got {largest} in row"
+                f" {row}"
+            )
 
 
 def check_classes(data: DataSet) -> None:

@@ -274,7 +274,7 @@ def _after_epoch(training: Training, log: Log | None, watch: Watch) -> None:
 def save(training: Training, folder: Path, log: Log | None, pace: Pace) -> None:
     training.check_finite()
     if log is not None:
-        snapshot = training.snapshot(log_position=log.position, seconds=pace.total_seconds)
+        snapshot = training.snapshot(log_position=log.synced_position(), seconds=pace.total_seconds)
         save_snapshot(folder / CHECKPOINTS, snapshot)
     training.fabric.barrier()
 

@@ -5,11 +5,14 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 
-from ringconv import cli
+from ringconv import cli, create_model
+from ringconv.models.checkpoint import save_model
 from ringconv.report.figures import catalogue, requests
 from ringconv.report.figures.catalogue import DRAWINGS, draw
+from ringconv.report.figures.networks import read_networks
 from ringconv.report.figures.requests import Request
 
 BENCH = sorted((Path(__file__).parents[3] / "benchmarks" / "results").glob("speed-*.csv"))[-1]
@@ -105,6 +108,24 @@ def test_the_checkpoint_of_a_run_does_as_well_as_its_folder(runs, tmp_path, monk
     assert cli.main([*given, "--out", str(tmp_path), "--formats", "png"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["features.png"]
     assert (shown[0] * 255).round().tolist() == [np.load(runs.data)["test_images"][5].tolist()]
+
+
+def test_figures_of_networks_of_one_name_have_names_of_their_own(runs, monkeypatch):
+    monkeypatch.setattr(catalogue, "DRAWINGS", {"kernels": DRAWINGS["kernels"]})
+    ring, plain = runs.ring / "model.safetensors", runs.plain / "model.safetensors"
+    found = [name for name, _ in catalogue.draw_all(Request((ring, plain, ring)))]
+    assert found == ["kernels-ring", "kernels-plain", "kernels-ring-2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("gmr_r3d_9", {"width": 2}), ("gmr_resnet18", {"dimensions": 1, "width": 2})],
+)
+def test_noise_for_networks_of_any_dimensions(name, options, tmp_path):
+    path = save_model(tmp_path / "net.safetensors", create_model(name, **options))
+    ((trained, x),) = requests._inputs(read_networks([path]), Request((path,), images=1))
+    with torch.no_grad():
+        assert trained.network(x).shape == (1, 10)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Figures of layers and networks: kernels, feature maps, embeddings, errors and answers."""
 
+import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -198,6 +200,11 @@ def test_the_two_steps_are_the_convolution(drawn):
         two_steps(GMRConv2d(1, 1, 3, sigma="channel"), x[:1])
 
 
+def test_the_two_steps_of_a_layer_with_harmonics_are_those_of_its_rings(drawn):
+    texts = drawn(two_steps(GMRConv2d(2, 4, 5, padding=2, harmonics=2), torch.randn(2, 20, 20)))
+    assert any(re.search(r"dense: \de-0[6-9]; harmonics are left out", text) for text in texts)
+
+
 def test_wide_layers_are_thinned_out(drawn):
     drawn(two_steps(GMRConv2d(64, 128, 9, padding=4), torch.randn(64, 20, 30)))
     drawn(two_steps(GMRConv2d(1, 1, 3), torch.randn(1, 8, 8)))
@@ -336,6 +343,14 @@ def test_the_images_that_change_most_are_shown(shown, drawn):
     assert [axes.get_ylabel() for axes in thumbnails] == [shown.data.classes[labels[place]] for place in (5, 7)]
     assert cells[0].collections[0].get_array().tolist() == [[0, 1, 1, 1], [0, 0, 1, 0]]
     assert [axes.get_title() for axes in cells] == ["net", "steady"]
+
+
+def test_long_names_of_classes_are_cut_not_dropped(shown, drawn):
+    long = replace(shown, data=replace(shown.data, classes=("ground_track_field", "airport", "a_storage_tank_of_oil")))
+    said = np.tile((long.labels.numpy() + 1) % 3, (2, 1))
+    said[0] = long.labels.numpy()
+    texts = drawn(changed_answers(Answers((0.0, 90.0), long, {"net": said})))
+    assert {"ground_track_...", "airport", "a_storage_tan..."} <= set(texts)
 
 
 def test_answers_that_never_change(shown, drawn):

@@ -201,6 +201,15 @@ def test_boxes_show_quartiles_median_and_outliers(drawn):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["net"]
 
 
+def test_boxes_of_networks_with_long_names(drawn):
+    names = [f"gmr_resnet18, kernel size [9, 9, 5, 5], sampling area, rings {number} of them" for number in range(5)]
+    curves = [a_curve(name) for name in names]
+    few = replace(curves[1], angles=curves[1].angles[::9], values=curves[1].values[:, ::9])
+    figure = boxes([curves[0], few, *curves[2:]])
+    drawn(figure)
+    assert figure.axes[0].get_xlabel() == "accuracy (%), over 4 or 36 angles"
+
+
 @pytest.mark.parametrize("draw", [radar, lines, boxes])
 def test_odd_curves_are_drawn(draw, drawn):
     missing = replace(a_curve("gaps"), values=np.full((1, 36), np.nan))

@@ -105,7 +105,9 @@ def boxes(curves: Sequence[Curve]) -> Figure:
     rows = math.ceil(len(panels) / columns)
     width = COLUMN if columns == 1 else PAGE
     most = max(len(shown) for shown in panels.values())
-    figure = new_figure(width, rows * (0.24 * most + 0.75))
+    labels = {curve.label: textwrap.fill(curve.label, 24) for curve in curves}
+    lines_of_label = max(label.count("\n") + 1 for label in labels.values())
+    figure = new_figure(width, rows * (max(0.24, 0.13 * lines_of_label) * most + 0.75))
     numbers = _numbers(curves)
     grid = figure.subplots(rows, columns, squeeze=False)
     statistics = needs("matplotlib.cbook", "compare").boxplot_stats
@@ -115,11 +117,12 @@ def boxes(curves: Sequence[Curve]) -> Figure:
             finite = curve.mean[np.isfinite(curve.mean)]
             if len(finite):
                 _draw_box(axes, place, statistics(finite)[0], style)
-        axes.set_yticks(range(len(shown)), [textwrap.fill(curve.label, 24) for curve in shown], parse_math=False)
+        axes.set_yticks(range(len(shown)), [labels[curve.label] for curve in shown], parse_math=False)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         bottom, top = percent_limits(_values(shown))
         axes.set_xlim(bottom, top + 0.02 * (top - bottom))
-        dress(axes, x=f"{metric} (%), over {len(shown[0].angles)} angles", title=data, grid="x")
+        counts = sorted({len(curve.angles) for curve in shown})
+        dress(axes, x=f"{metric} (%), over {' or '.join(map(str, counts))} angles", title=data, grid="x")
     hide_unused(grid, len(panels))
     return figure
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ringconv._extras import MissingExtraError
 from ringconv.report.figures import angles, progress, requests
 from ringconv.report.figures.requests import Request
 from ringconv.report.figures.sources import read_tests
+from ringconv.training.runs import MODEL
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,12 +63,24 @@ def draw_all(request: Request) -> Iterator[tuple[str, Figure | str]]:
             continue
         heeded = {option: getattr(request, option) for option in (*drawing.options, "report")}
         each = drawing.single and len(request.paths) > 1
-        for paths in [(path,) for path in request.paths] if each else [request.paths]:
-            title = f"{name}-{paths[0].name}" if each else name
+        parts = _parts_of_names(request.paths) if each else [""]
+        for part, paths in zip(parts, [(path,) for path in request.paths] if each else [request.paths], strict=True):
+            title = f"{name}-{part}" if each else name
             try:
                 yield title, draw(name, Request(paths=paths, **heeded))
             except (ValueError, OSError, MissingExtraError) as error:
                 yield title, str(error)
+
+
+def _parts_of_names(paths: Sequence[Path]) -> list[str]:
+    """For the file of each path: its name, that of its folder where all networks have one name, and a number if need
+    be."""
+    names = [path.parent.name if path.name == MODEL else path.name for path in paths]
+    numbered = []
+    for place, name in enumerate(names):
+        before = names[:place].count(name)
+        numbered.append(f"{name}-{before + 1}" if before else name)
+    return numbered
 
 
 def _option(name: str) -> str:

@@ -107,7 +107,8 @@ def _draw_thumbnails(cells: Sequence[Any], answers: Answers, rows: Sequence[int]
     labels, classes = answers.shown.labels.numpy(), answers.shown.data.classes
     for axes, row in zip(cells, rows, strict=True):
         show_image(axes, answers.shown.images[row])
-        picture(axes, y=textwrap.shorten(classes[labels[row]], 16, placeholder="..."), size=TINY)
+        name = classes[labels[row]]
+        picture(axes, y=name if len(name) <= 16 else f"{name[:13]}...", size=TINY)
 
 
 def _draw_cells(axes: Any, answers: Answers, network: str, rows: Sequence[int]) -> None:
