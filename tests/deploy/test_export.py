@@ -152,6 +152,11 @@ def test_a_program_that_cannot_run_at_the_examples_size_is_not_written(tmp_path)
     torch.testing.assert_close(program(example), model(example), rtol=1e-4, atol=1e-5)
 
 
+def test_programs_in_half_precision_may_round(tmp_path):
+    model = nn.Sequential(GMRConv2d(3, 8, 5, padding=2), nn.BatchNorm2d(8), nn.ReLU(), GMRConv2d(8, 4, 5)).bfloat16()
+    assert deploy.export_program(model, tmp_path / "m.pt2", torch.randn(1, 3, 20, 20).bfloat16()).exists()
+
+
 def test_signals_and_other_precisions_are_exported_by_the_command(tmp_path):
     model = create_model("gmr_resnet18", dimensions=1, width=2, kernel_size=3, num_classes=2).double()
     export(save_model(tmp_path / "one.safetensors", model), latency=False)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from ringconv.equivariance import evaluating
 
+TOLERANCES = {torch.float16: 3e-2, torch.bfloat16: 1e-1}
 TOLERANCE = 1e-3
-"""Two runtimes round float32 differently, layer after layer; a wrong tap costs far more."""
+"""Of all other types. Two runtimes round differently, layer after layer; a wrong tap costs far more."""
 _ADVICE = (
     ". If the model takes its sizes from something else than its input, or has maps of a single pixel, export it with a"
     " fixed size (free_sizes=False, or --fixed-size)"
@@ -25,7 +27,7 @@ class ExportError(ValueError):
 def check_file(
     run: Callable[[Tensor], Sequence[Tensor]], model: nn.Module, inputs: Iterable[Tensor], runtime: str
 ) -> float:
-    """The largest error of a file relative to the model's largest output; above TOLERANCE an :class:`ExportError`.
+    """The largest error of a file relative to the model's largest output; above its tolerance an :class:`ExportError`.
 
     Args:
         run: an input to all outputs of the file.
@@ -49,10 +51,11 @@ def check_file(
                     f" torch{_ADVICE}"
                 )
             error = float((got.cpu() - expected).abs().max() / expected.abs().max().clamp_min(1e-12))
-            if not error <= TOLERANCE:
+            tolerance = TOLERANCES.get(x.dtype, TOLERANCE)
+            if not error <= tolerance:
                 raise ExportError(
                     f"on an input of {tuple(x.shape)} the file differs from the model by {error:.1e} of its largest"
-                    f" output in {runtime} (allowed: {TOLERANCE:.0e}){_ADVICE}"
+                    f" output in {runtime} (allowed: {tolerance:.0e}){_ADVICE}"
                 )
             worst = max(worst, error)
     return worst

@@ -91,7 +91,7 @@ def _takes(model: nn.Module, x: Tensor) -> bool:
 
 
 def check_onnx(path: str | os.PathLike[str], model: nn.Module, inputs: Iterable[Tensor]) -> float:
-    """The largest error of the file relative to the model's largest output; above TOLERANCE an :class:`ExportError`."""
+    """The largest error of the file relative to the model's largest output; above 0.001 an :class:`ExportError`."""
     run = runner(path)
     return check_file(lambda x: [torch.from_numpy(y) for y in run(x.cpu().numpy())], model, inputs, "onnxruntime")
 
