@@ -27,6 +27,7 @@ from ringconv.training.objective import loss_name, outputs
 from ringconv.training.picture import save_picture
 from ringconv.training.runs import MODEL, PER_ANGLE, PICTURE, RESULTS
 from ringconv.training.setup import build_network, has_test_images
+from ringconv.training.statistics import renew_statistics
 
 
 def about_data(data: DataSet) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def _are_same(before: Any, now: Any) -> bool:
 
 def validate(training: Training) -> dict[str, float]:
     """Scores on the validation images, in percent."""
-    found = _evaluate(training, training.tested_network(), "val", EvaluationSettings(step=360, reflections=False))
+    found = _evaluate(training, _network_to_test(training), "val", EvaluationSettings(step=360, reflections=False))
     return {name: scores.upright for name, scores in found.scores.items()}
 
 
@@ -81,7 +82,7 @@ def rotated(training: Training, progress: Progress | None = None) -> dict[str, f
     """Scores on some of the test images, upright and at every angle, in percent."""
     subset = min(training.settings.rotated_images, len(training.data["test"]))
     settings = EvaluationSettings(subset=subset, reflections=False)
-    found = _evaluate(training, training.tested_network(), "test", settings, progress)
+    found = _evaluate(training, _network_to_test(training), "test", settings, progress)
     values: dict[str, float] = {}
     for name, scores in found.scores.items():
         values |= {f"{name}_upright": scores.upright, f"{name}_rotated": scores.rotated, f"{name}_std": scores.std}
@@ -139,12 +140,25 @@ def _evaluate(
     return evaluate(network, training.data, settings, split=split, device=training.fabric.device, progress=progress)
 
 
+def _network_to_test(training: Training) -> nn.Module:
+    """During training; a copy, if the statistics of its norms are to be taken anew."""
+    network = training.tested_network()
+    return network if training.settings.norm_batch is None else _plain_network(training, network.state_dict())
+
+
 def _final_network(training: Training) -> nn.Module:
-    """The weights to keep, in a network as it was before anything was wrapped or replaced for training."""
     kept: Mapping[str, Tensor] | None = training.best_network if training.settings.keep == "best" else None
-    network = build_network(training.settings, training.data)
-    weights = training.tested_network().state_dict() if kept is None else kept
-    network.to(training.fabric.device, dtype_of(training.network)).load_state_dict(weights)
+    return _plain_network(training, training.tested_network().state_dict() if kept is None else kept)
+
+
+def _plain_network(training: Training, weights: Mapping[str, Tensor]) -> nn.Module:
+    """These weights in a network as it was before anything was wrapped or replaced for training, ready to be tested."""
+    settings, device = training.settings, training.fabric.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):  # initial weights are of no use here
+        network = build_network(settings, training.data)
+    network.to(device, dtype_of(training.network)).load_state_dict(weights)
+    if settings.norm_batch is not None:
+        renew_statistics(network, training.data, settings.norm_batch, settings.seed)
     return network
 
 

@@ -82,6 +82,9 @@ class TrainSettings:
     """Scale gradients down to this norm where they are larger."""
     ema: float | None = None
     """Test a moving average of the weights with this decay per step, such as 0.999."""
+    norm_batch: int | None = None
+    """Before a test, take the statistics of batch norms anew, in batches of so many training images: for trainings in
+    batches so small that their averages are not what a test sees. Default: the averages of training."""
 
     augmentation: Augmentation = "none"
     """none: the paper's text. release: the authors' commands, with crops resized, colours changed, blur and shifts."""
@@ -136,7 +139,7 @@ class TrainSettings:
         self._check_types()
         _nonempty(self, "model", "data")
         _at_least(self, 1, "epochs", "batch_size", "accumulate", "checkpoint_every", "log_every", "devices", "nodes")
-        _at_least(self, 1, "crop", "train_images", "test_images", "rotated_images", "validate_every")
+        _at_least(self, 1, "crop", "norm_batch", "train_images", "test_images", "rotated_images", "validate_every")
         _at_least(self, 0, "weight_decay", "min_lr", "warmup_epochs", "rotated_every", "workers", "seed")
         _below(self, 1, "validation", "label_smoothing", "momentum", "ema")
         if not self.lr > 0:
