@@ -60,11 +60,13 @@ class _Small:
     """Pixels that training may see, over all epochs, at the resolution of the first stage."""
     most_epochs: int
     crop: int | None = None
+    norm_batch: int | None = None
+    """Of small batches, what their norms average is not what a tested network sees."""
 
 
 _CPU: dict[_Kind, _Small] = {
     ("classify", 2): _Small(128, 32, 10_000, 2_000, 1_000 * 64**2, 1.2e8, 60),
-    ("classify", 3): _Small(32, 8, 1_000, 1_000, 200 * 32**3, 2.0e8, 30),
+    ("classify", 3): _Small(32, 8, 1_000, 1_000, 200 * 32**3, 2.0e8, 30, norm_batch=64),
     ("segment", 2): _Small(320, 8, 500, 200, 21 * 256 * 320, 1.5e8, 400, crop=64),
     ("segment", 3): _Small(64, 4, 100, 50, 8 * 64**3, 1.0e8, 100, crop=32),
 }
@@ -224,6 +226,7 @@ def _smaller(
         "size": paper.size if size == sides else size,
         "crop": crop,
         "batch_size": small.batch_size,
+        "norm_batch": small.norm_batch,
         "epochs": epochs,
         "validate_every": epochs if "val" in data.splits else paper.validate_every,
         "train_images": None if images == len(data["train"]) else images,
