@@ -113,7 +113,7 @@ class TestLog:
     def test_going_on_forgets_what_came_after_the_checkpoint(self, tmp_path: Path) -> None:
         log = Log(tmp_path)
         log.write("train", 1, 1, {"loss": 0.5})
-        position = log.position
+        position = log.synced_position()
         log.write("train", 2, 1, {"loss": 0.4})
         log.close()
         again = Log(tmp_path, position, 1)

@@ -508,3 +508,14 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, sett
     path.write_text(json.dumps(json.loads(path.read_text()) | {"settings": settings}))
     with pytest.warns(UserWarning, match=r"left out: .*newer.config\.json cannot be read"):
         assert [run.name for run in list_runs(tmp_path)] == ["good"]
+
+
+def test_the_memory_of_a_run_is_that_of_all_its_processes(
+    tiny: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = sys.modules["ringconv.training.loop"]
+    monkeypatch.setattr(loop, "peak_bytes", lambda: 10**12)
+    with pytest.raises(TrainingInterruptedError):
+        train(RING, out=tmp_path, name="halted", data=tiny.classified(), watch=StopAt(3))
+    monkeypatch.setattr(loop, "peak_bytes", lambda: 10**9)
+    assert resume(tmp_path / "halted", data=tiny.classified()).cost("peak_memory_bytes") == 10**12

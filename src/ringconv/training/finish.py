@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ringconv._machine import peak_bytes
 from ringconv._network import dtype_of
 from ringconv._progress import Progress
 from ringconv._turned import Turning
@@ -163,13 +162,13 @@ def _plain_network(training: Training, weights: Mapping[str, Tensor]) -> nn.Modu
 
 
 def _costs(training: Training, seconds: float) -> dict[str, Any]:
-    """Time of all training steps, and the most memory of this process, and of torch on its GPU, until now."""
+    """Time of all training steps, and the most memory of a process of the run, and of torch on its GPU, until now."""
     device = training.fabric.device
     images = training.plan.images * training.epochs_done
     return {
         "train_seconds": round(seconds, 2),
         "images_per_second": round(images / seconds, 2) if seconds > 0 else None,
-        "peak_memory_bytes": peak_bytes(),
+        "peak_memory_bytes": training.peak_bytes(),
         "peak_gpu_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
     }
 

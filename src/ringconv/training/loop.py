@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from ringconv._machine import peak_bytes
 from ringconv._ring_kernel import RingKernel
 from ringconv.data import DataSet
 from ringconv.rings import clipped_sigma
@@ -91,6 +92,7 @@ class Training:
         self.best: float | None = None
         self.best_network: dict[str, Tensor] | None = None
         self.last_means = (math.nan, math.nan)
+        self._earlier_peak: int | None = None
         # Sums over the images of the epoch so far: loss, score, number; and what they were when last logged.
         precise = torch.float32 if fabric.device.type == "mps" else torch.float64
         self._sums = torch.zeros(3, dtype=precise, device=fabric.device)
@@ -214,6 +216,11 @@ class Training:
             if not bool(torch.isfinite(parameter).all()):
                 raise NotFiniteError(f"{name} became infinite or not a number")
 
+    def peak_bytes(self) -> int | None:
+        """The most memory that a process of this run held until now; None where the system does not tell."""
+        known = [peak for peak in (self._earlier_peak, peak_bytes()) if peak is not None]
+        return max(known, default=None)
+
     def snapshot(self, **more: Any) -> Snapshot:
         """Everything that decides how the run goes on, and ``more`` plain values."""
         state = {
@@ -226,6 +233,7 @@ class Training:
             "optimiser": self.optimiser.state_dict(),
             "average": None if self.average is None else self.average.module.state_dict(),
             "scaler": self.fabric.strategy.precision.state_dict(),
+            "peak_bytes": self.peak_bytes(),
             **more,
         }
         return Snapshot(self.step, self.network.state_dict(), state)
@@ -233,6 +241,7 @@ class Training:
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to where a snapshot was taken."""
         state = snapshot.state
+        self._earlier_peak = state.get("peak_bytes")  # which earlier versions did not write
         self.network.load_state_dict(snapshot.network)
         self.optimiser.load_state_dict(state["optimiser"])
         if self.average is not None:
