@@ -130,7 +130,8 @@ MODELNET = Study(
     " 0.33 in GMR-R3D-9, so that its 20 epochs take fewer than 5 of the others. After 20 epochs GMR-R3D-9 is right on"
     " 89% of the training grids of its batches, and on 25% of the test grids: in batches of 8 the averages that its"
     " batch norms keep are not what a tested network sees. The last rows have them taken anew, from 16 batches of 64"
-    " training grids (norm_batch=64); this was tried on 128 test grids of the network of 20 epochs before.",
+    " training grids (norm_batch=64); this was tried on 128 test grids of the network of 20 epochs before."
+    " The networks of 20 epochs were trained once and tested twice; the memory of the last two rows is the test's.",
     (
         _modelnet_row("r3d_9", "R3D-9"),
         _modelnet_row("gmr_r3d_9", "GMR-R3D-9"),
