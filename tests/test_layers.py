@@ -819,7 +819,8 @@ def test_a_gradient_by_torch_func_compiles(options):
     parameters = {name: value.detach() for name, value in layer.named_parameters()}
     gradient = torch.func.grad(loss)
     found = torch.compile(gradient, backend="aot_eager")(parameters)
-    torch.testing.assert_close(found, gradient(parameters), rtol=1e-3, atol=1e-2)
+    for name, expected in gradient(parameters).items():
+        torch.testing.assert_close(found[name], expected, rtol=0, atol=1e-4 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize("harmonics", [0, 2])

@@ -51,8 +51,8 @@ def peak_bytes() -> int | None:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def peak_bytes_from_now() -> int | None:
-    """Forget the peak, and return what is resident; where it cannot be forgotten, the peak so far."""
+def resident_bytes_without_peak() -> int | None:
+    """What is resident, with the peak forgotten; where it cannot be forgotten, the peak so far."""
     return _status_bytes("VmRSS") if forget_peak() else peak_bytes()
 
 

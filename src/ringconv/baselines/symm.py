@@ -122,7 +122,8 @@ def symmetric(network: Network, weights: int | None = None, *, keep: tuple[str, 
 
 @register_model("symm_resnet18", "resnet", parameters=3_849_162, paper="3.8M")
 def symm_resnet18(*, stem_kernel_size: int = 3, **skeleton: Unpack[SkeletonOptions]) -> ResNet:
-    """The plain network with symmetric 3x3 kernels; the options are those of ``resnet18``."""
+    """The plain network with symmetric 3x3 kernels; the options are those of ``resnet18`` but ``kernel_size``
+    and ``pooling``."""
     return symmetric(resnet(18, stem_kernel_size=stem_kernel_size, **skeleton))
 
 

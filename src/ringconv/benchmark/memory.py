@@ -43,7 +43,7 @@ def peak_bytes(work: Callable[[], object]) -> int:
     Where the system's mark cannot be reset, it is the growth of that mark, which a child process inherits from its
     parent on Linux: there it hides a step smaller than the parent.
     """
-    before = _machine.peak_bytes_from_now()
+    before = _machine.resident_bytes_without_peak()
     work()
     after = _machine.peak_bytes()
     if before is None or after is None:

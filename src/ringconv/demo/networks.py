@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._extras import needs
+from ringconv._network import input_channels
 from ringconv.data import normalise
 from ringconv.data.scales import from_0_to_1
 from ringconv.models.checkpoint import Preprocessing, load_model, read_info
@@ -144,7 +145,8 @@ def checkpoint_network(path: Path, name: str | None = None) -> Network:
     entry = model_entry(info.name)
     if info.dimensions != 2:
         raise ValueError(f"{path} is a network of {info.dimensions} dimensions; the page turns images")
-    channels = info.options.get("in_chans", 3)
+    module = load_model(path).float()
+    channels = input_channels(module)
     if channels not in (1, 3):
         raise ValueError(f"{path} takes images of {channels} channels; the page has grey (1) and colour (3)")
     prepared = info.preprocessing or Preprocessing()
@@ -154,7 +156,7 @@ def checkpoint_network(path: Path, name: str | None = None) -> Network:
         raise ValueError(f"{path} was trained on floats that are not from 0 to 1; the page has pictures")
     return Network(
         name=name or f"{path.stem} ({info.name})",
-        module=load_model(path).float(),
+        module=module,
         task=entry.task,
         channels=channels,
         prepare=lambda images: normalise(images, prepared.mean, prepared.std),

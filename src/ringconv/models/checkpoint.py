@@ -123,7 +123,7 @@ def save_model(
     classes = options.get("num_classes", getattr(model, "num_classes", None))
     if names and isinstance(classes, int) and len(names) != classes:
         raise ValueError(f"{name} has num_classes={classes}, but class_names has {len(names)} names")
-    sides = options.get("dimensions", model_entry(name).dimensions[0])
+    sides = CheckpointInfo(name, options).dimensions
     if isinstance(preprocessing, Mapping):
         given = dict(preprocessing)
         if isinstance(given.get("size"), int):

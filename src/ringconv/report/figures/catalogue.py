@@ -75,12 +75,15 @@ def draw_all(request: Request) -> Iterator[tuple[str, Figure | str]]:
 def _parts_of_names(paths: Sequence[Path]) -> list[str]:
     """For the file of each path: its name, that of its folder where all networks have one name, and a number if need
     be."""
-    names = [path.parent.name if path.name == MODEL else path.name for path in paths]
-    numbered = []
-    for place, name in enumerate(names):
-        before = names[:place].count(name)
-        numbered.append(f"{name}-{before + 1}" if before else name)
-    return numbered
+    found: list[str] = []
+    for path in paths:
+        stem = name = path.parent.name if path.name == MODEL else path.name
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{stem}-{number}"
+        found.append(name)
+    return found
 
 
 def _option(name: str) -> str:
