@@ -17,6 +17,7 @@ _WIDTH = 8
 _AREA: dict[str, Any] = {"sampling": "area"}
 UNIT_NORM: dict[str, Any] = {**_AREA, "normalize": True}
 SMOOTH: dict[str, Any] = {**UNIT_NORM, "edge": "smooth"}
+SMALL: dict[str, Any] = {**SMOOTH, "kernel_size": 3}
 DISC: dict[str, Any] = {"pooling": "disc", "view": "disc"}
 
 _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -54,6 +55,15 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         {**SMOOTH, "harmonics": 2, "width": 6},
     ),
     "view": ("area-sampled, unit norm; only the disc seen", {**UNIT_NORM, "view": "disc"}),
+    "smooth-3x3": ("area-sampled, unit norm, smooth edge, kernels of 3x3", SMALL),
+    "harmonics-1-3x3": (
+        "area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3",
+        {**SMALL, "harmonics": 1},
+    ),
+    "harmonics-2-5x5": (
+        "area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2, kernels of 5x5, width 6",
+        {**SMOOTH, "harmonics": 2, "kernel_size": 5, "width": 6},
+    ),
 }
 
 
@@ -94,7 +104,7 @@ CHOICES_WITH_DISC = Study(
         )
         for name in (
             "published", "area", "unit-norm", "area-unit-norm", "area-orthonormal", "smooth-edge", "lowpass",
-            "harmonics-2-narrow", "harmonics-2-narrow-smooth",
+            "harmonics-2-narrow", "harmonics-2-narrow-smooth", "smooth-3x3", "harmonics-1-3x3", "harmonics-2-5x5",
         )
     ),
     split="val",
@@ -120,6 +130,7 @@ CHOICES_OF_MASKS = Study(
                 "harmonics-1",
                 "harmonics-2",
                 "harmonics-2-smooth",
+                "harmonics-1-3x3",
             )
         ),
         *(
@@ -128,7 +139,7 @@ CHOICES_OF_MASKS = Study(
                 f"{_ROWS[name][0]}; batch norms",
                 replace(nuclei_settings("gmr_unet", **_ROWS[name][1], norm="batch"), epochs=100),
             )
-            for name in ("published", "harmonics-2-smooth")
+            for name in ("published", "harmonics-2-smooth", "smooth-3x3", "harmonics-1-3x3")
         ),
     ),
     split="val",
