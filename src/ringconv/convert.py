@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._computed_weights import weight_hooks
+from ringconv._copied import copied
 from ringconv._exchange import Exchange
 from ringconv.conversion.checks import check_options, checked_patterns, refuse_wrapped
 from ringconv.conversion.judgement import Judge
@@ -116,7 +116,7 @@ def convert(
     """
     refuse_wrapped(model)
     check_options(to, strides, layer_options, measures=example_input is not None, reports=return_report)
-    converted = model if inplace else _copied(model)
+    converted = model if inplace else copied(model)
     conversion = _Conversion(converted, kernel_size, to, rings, strides, skip, layer_options, from_weights=from_weights)
     before = _count(converted.parameters())
     converted = conversion.apply()
@@ -304,16 +304,6 @@ class _Conversion:
             self.rows.append(
                 replace(row, name=name, parameters_before=0, parameters_after=0, reason=reason, breaks="", lost="")
             )
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except RuntimeError as error:
-        raise ValueError(
-            "the model cannot be copied; it may hold tensors computed in an earlier call with gradients. Convert it"
-            f" before it is run, or run it under torch.no_grad(), or give inplace=True. torch says: {error}"
-        ) from error
 
 
 def _children(name: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 import inspect
 import operator
 import warnings
@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from ringconv._computed_weights import recompute_weight
+from ringconv._copied import copied
 from ringconv._exchange import Exchange
 from ringconv._fold_resizing import traceable
 from ringconv.conversion.resizing import ResizedConv
@@ -63,7 +64,7 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
     _refuse_wrappers(module)
     with torch.no_grad():
-        plain = _Folding(form, _dimensions(module)).all_plain(copy.deepcopy(module))
+        plain = _Folding(form, _dimensions(module)).all_plain(copied(module))
         if batch_norm:
             plain = _absorb_batch_norms(plain)
     return plain
@@ -362,6 +363,8 @@ def _modules_in(value: Any) -> Iterator[nn.Module]:
         yield value
     elif isinstance(value, MethodType):
         yield from _modules_in(value.__self__)
+    elif isinstance(value, functools.partial):
+        yield from _modules_in((value.func, value.args, value.keywords))
     elif isinstance(value, (list, tuple, set, Mapping)):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from _modules_in(part)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import math
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ringconv._copied import copied
 from ringconv._rotate import Symmetry
 from ringconv.conversion.projection import recalibrate_batchnorm
 from ringconv.conversion.report import Loss
@@ -68,7 +68,7 @@ def where_lost(model: nn.Module, example: Tensor) -> tuple[float, tuple[Loss, ..
 
 
 def _stirred(model: nn.Module, x: Tensor) -> nn.Module:
-    trial = copy.deepcopy(model).double().eval()
+    trial = copied(model).double().eval()
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         for name, parameter in trial.named_parameters():
