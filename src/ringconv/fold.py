@@ -19,6 +19,7 @@ from ringconv._computed_weights import recompute_weight
 from ringconv._copied import copied
 from ringconv._exchange import Exchange
 from ringconv._fold_resizing import traceable
+from ringconv._network import refuse_wrappers
 from ringconv.conversion.resizing import ResizedConv
 from ringconv.layers import _GMRConvNd
 from ringconv.ops.harmonic import TINY
@@ -62,27 +63,12 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
-    _refuse_wrappers(module)
+    refuse_wrappers(module, "fold")
     with torch.no_grad():
         plain = _Folding(form, _dimensions(module)).all_plain(copied(module))
         if batch_norm:
             plain = _absorb_batch_norms(plain)
     return plain
-
-
-def _refuse_wrappers(model: nn.Module) -> None:
-    for name, module in model.named_modules():
-        wrapped = {
-            "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
-            "_orig_mod": hasattr(module, "_orig_mod"),
-        }
-        for attribute, is_wrapped in wrapped.items():
-            if is_wrapped:
-                inside = f"model.{name}.{attribute}" if name else f"model.{attribute}"
-                raise ValueError(
-                    f"fold takes a model of ordinary modules, but {name or 'it'} is a {type(module).__name__}: give"
-                    f" it what is inside, {inside}"
-                )
 
 
 # -- modules
