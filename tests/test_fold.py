@@ -529,12 +529,15 @@ def test_upsampling_to_a_size_keeps_its_name_in_a_folded_model():
     torch.testing.assert_close(fold(model)(x, skip), model(x, skip))
 
 
-@pytest.mark.parametrize("size", [(9, 11), torch.Size((9, 12))])
-def test_a_folded_upsampled_convolution_takes_sizes_as_torch_does(size):
+@pytest.mark.parametrize("size", [(9, 11), torch.Size((9, 12)), [10, 12]])
+def test_a_folded_upsampling_takes_sizes_as_torch_does(size):
     conv = nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1)
-    model = convert(nn.ModuleList([conv]))
+    model = convert(nn.ModuleList([conv, Upsample(2)]))
+    folded = fold(model)
     x = torch.randn(1, 2, 5, 6)
-    torch.testing.assert_close(fold(model)[0](x, output_size=size), model[0](x, output_size=size))
+    torch.testing.assert_close(folded[0](x, output_size=size), model[0](x, output_size=size))
+    torch.testing.assert_close(folded[1](x, size=size), model[1](x, size=size))
+    torch.testing.assert_close(torch.fx.symbolic_trace(folded[1])(x, size), model[1](x, size))
 
 
 def test_the_mode_of_a_feature_extractor_is_kept():

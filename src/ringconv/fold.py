@@ -52,6 +52,9 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     A layer with harmonics is no convolution. It becomes a graph of what it is made of: the convolution of its rings,
     two depthwise convolutions (cosines and sines) whose squares are added, a square root, and a 1x1 convolution.
 
+    A size that an up-sampling or a transposed convolution is called with is a tuple or a list; None, which a graph
+    cannot ask for, is left out.
+
     Args:
         module: a layer or a model.
         form: what a ring convolution becomes. ``"dense"``: one convolution. ``"factored"``: a depthwise convolution to
