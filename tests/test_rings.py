@@ -260,6 +260,15 @@ def test_empty_rings_are_named():
         assert RingGeometry((size, size), gaussian=False).empty_rings() == []
 
 
+@pytest.mark.parametrize("sampling", ["point", "area", "binned"])
+@pytest.mark.parametrize(("size", "rings"), [(2, 5), (4, 9), (5, 9)])
+def test_rings_without_a_tap_are_the_same_in_single_precision(sampling, size, rings):
+    """They are faint everywhere, and scaled to unit norm all the same."""
+    geometry = RingGeometry((size, size), rings=rings, sampling=sampling, normalize=True)
+    log_sigma = torch.full((rings,), geometry.initial_log_sigma, dtype=torch.float64)
+    torch.testing.assert_close(geometry.basis(log_sigma.float()), geometry.basis(log_sigma).float())
+
+
 @pytest.mark.parametrize(
     ("options", "zero"),
     [

@@ -88,7 +88,11 @@ def samples_of(geometry: RingGeometry) -> tuple[Array | None, Array | None]:
         index = np.arange(geometry.rings, dtype=np.float64)
         between = index[None, :] - index[:, None]
         mixing = _membership(radii, release_edges(geometry)) * edge_window(geometry, radii)
-        return between if geometry.gaussian else None, mixing
+        if not geometry.gaussian:
+            return None, mixing
+        # Not where there is no tap: the peak of a ring that is scaled to its norm must be at one.
+        has_taps = mixing.any(1)
+        return between[:, has_taps], mixing[has_taps]
     if geometry.sampling == "area":
         radius, share = _radial_shares(geometry)
         return radius[None, :] - mu[:, None] if geometry.gaussian else None, share
