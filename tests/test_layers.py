@@ -435,6 +435,20 @@ def test_meta_device(sigma):
     assert torch.equal(assigned(x.double()), source(x.double()))
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_computed_weight_is_assigned_to_a_layer_on_meta(bias):
+    def normed():
+        return nn.utils.parametrizations.weight_norm(GMRConv2d(4, 8, 5, sigma="fixed", bias=bias))
+
+    source = normed()
+    with torch.device("meta"):
+        assigned = normed()
+    assigned.load_state_dict(source.state_dict(), assign=True)
+    assert assigned.log_sigma.device.type == "cpu"
+    x = torch.randn(2, 4, 9, 9)
+    assert torch.equal(assigned(x), source(x))
+
+
 def test_functional_call_and_vmap_over_an_ensemble():
     layers = [GMRConv2d(4, 8, 5, padding=2, dtype=torch.float64) for _ in range(3)]
     parameters, buffers = torch.func.stack_module_state(layers)

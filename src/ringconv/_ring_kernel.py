@@ -61,6 +61,7 @@ class RingKernel(FxLeaf):
             shape = (*pair, self.rings) if self.sigma == "channel" else (self.rings,)
             self.register_parameter(self._sigma_name, parameter(*shape))
         self._build_tables()
+        self.register_load_state_dict_post_hook(_rebuild_tables)  # type: ignore[no-untyped-call]
         self.reset_parameters()
 
     @property
@@ -173,9 +174,6 @@ class RingKernel(FxLeaf):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-        # With assign=True the weight may have come from another device or dtype.
-        if not self._is_beside_weight(self._taps_per_orbit):
-            self._build_tables()
 
     # -- the kernel
 
@@ -254,6 +252,13 @@ class RingKernel(FxLeaf):
             weight = self.weight.to(values.dtype)
             per_orbit = (weight.unsqueeze(-1) * values).sum(2) if self.sigma == "channel" else weight @ values
             return self._taps(per_orbit).to(self.weight.dtype)
+
+
+def _rebuild_tables(layer: RingKernel, _: Any) -> None:
+    """Once a state dict is loaded, also into what computes the weight: with assign=True it may have come from another
+    device or dtype."""
+    if not layer._is_beside_weight(layer._taps_per_orbit):
+        layer._build_tables()
 
 
 def without_autocast(like: Tensor) -> contextlib.AbstractContextManager[Any]:
