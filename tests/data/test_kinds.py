@@ -99,6 +99,22 @@ def test_packed_tiffs_are_read(tmp_path, compression):
     assert {int(image.sum()) for image in read} == {int(image.sum()) for image in pixels}
 
 
+@pytest.mark.parametrize("fit", ["squash", "crop"])
+def test_resized_tiffs_of_one_bit_are_shares(tmp_path, fit):
+    """Like floats; also beside a file that has the size already."""
+    for row in range(4):
+        lines = np.zeros((12, 16) if row else (6, 8), bool)
+        lines[::4] = True
+        for dtype in (bool, np.float32):
+            path = tmp_path / np.dtype(dtype).name / "ab"[row % 2] / f"{row}.tif"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tifffile.imwrite(path, lines.astype(dtype))
+    found, expected = (
+        open_data(tmp_path / name, test=0, size=(6, 8), fit=fit)["train"].images[:] for name in ("bool", "float32")
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 def save_pairs(folder, image_size, mask_size):
     """A CSV of 4 images (width, height) and masks."""
     for row in range(4):

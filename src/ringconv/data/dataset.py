@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ringconv.data.decode import Fit, shown_part
+from ringconv.data.decode import Fit, resampled_type, shown_part
 
 Task = Literal["classify", "segment"]
 
@@ -71,7 +71,7 @@ class Resized:
 
     @property
     def dtype(self) -> Any:
-        return self.of.dtype
+        return self.of.dtype if self.are_classes else resampled_type(self.of.dtype)
 
     def __len__(self) -> int:
         return len(self.of)

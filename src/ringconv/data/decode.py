@@ -233,6 +233,11 @@ def shown_part(sides: Sequence[int], size: Sequence[int], fit: Fit) -> tuple[sli
     return tuple(slice(start, start + part) for start, part in zip(starts, parts, strict=True))
 
 
+def resampled_type(dtype: Any) -> Any:
+    """Of values between stored ones. Booleans have none between: thin lines would grow, or be lost."""
+    return np.dtype(np.float32) if dtype == np.bool_ else dtype
+
+
 def has_bands(path: Path) -> bool:
     """Whether a TIFF is more than an 8-bit picture of up to four channels. One that cannot be read is named later."""
     tifffile = needs("tifffile", "data")
@@ -310,8 +315,9 @@ def _fitted(values: Array, size: tuple[int, ...], fit: Fit, order: int = 1) -> A
 def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array:
     """(*S, ...) -> (*size, ...) linearly or by the nearest; smaller sizes are smoothed first, against aliasing."""
     sides = values.shape[: len(size)]
+    dtype = resampled_type(values.dtype) if order else values.dtype
     if sides == tuple(size):
-        return values
+        return values.astype(dtype, copy=False)
     ndimage = needs("scipy.ndimage", "data")
     rest = values.ndim - len(size)
     smooth = values.astype(np.float64)
@@ -320,9 +326,9 @@ def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array
         smooth = ndimage.gaussian_filter(smooth, [*widths, *[0.0] * rest])
     factors = [new / old for old, new in zip(sides, size, strict=True)]
     zoomed = ndimage.zoom(smooth, [*factors, *[1.0] * rest], order=order, mode="nearest", grid_mode=True)
-    if np.issubdtype(values.dtype, np.integer):
+    if np.issubdtype(dtype, np.integer):
         zoomed = zoomed.round()
-    result: Array = zoomed.astype(values.dtype)
+    result: Array = zoomed.astype(dtype)
     return result
 
 
