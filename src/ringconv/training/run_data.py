@@ -12,7 +12,7 @@ import numpy as np
 
 from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
-from ringconv.data.scales import scale_as_trained
+from ringconv.data.scales import check_unit, scale_as_trained
 from ringconv.models.checkpoint import Preprocessing
 from ringconv.training.runs import CONFIG, settings_of_config
 from ringconv.training.settings import TrainSettings
@@ -77,6 +77,7 @@ def _scaled_as_trained(data: DataSet, prepared: Preprocessing) -> DataSet:
     splits = {}
     for name, split in data.splits.items():
         try:
+            check_unit(split.images, prepared.scale)
             scale = scale_as_trained(split.images.dtype, split.scale, prepared.scale, prepared.mean, prepared.std)
         except ValueError as error:
             raise ValueError(f"{data.name}: {error}") from error

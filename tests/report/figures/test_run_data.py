@@ -98,6 +98,19 @@ def test_pictures_for_a_network_of_floats_from_0_to_255_are_refused(tmp_path, ph
         reopen_data(tmp_path / "model.safetensors", known, str(photos))
 
 
+def test_floats_from_0_to_255_for_a_network_of_bytes_are_refused(tmp_path):
+    images = np.random.default_rng(0).random((4, 8, 8)).astype(np.float32)
+    known = replace(PREPARED, scale=255.0)
+    for name, values in (("shares", images), ("levels", 255 * images), ("signed", 2 * images - 1)):
+        np.savez(tmp_path / f"{name}.npz", test_images=values, test_labels=[0, 1, 0, 1])
+    found = reopen_data(tmp_path / "model.safetensors", known, str(tmp_path / "shares.npz"))
+    np.testing.assert_array_equal(found["test"].batch(slice(None))[0][:, 0], images)
+    for name in ("levels", "signed"):
+        message = f"{name}: the values are float32, which have no scale .* trained on values up to 255: give it floats"
+        with pytest.raises(ValueError, match=message):
+            reopen_data(tmp_path / "model.safetensors", known, str(tmp_path / f"{name}.npz"))
+
+
 def test_data_that_changed_since_training_has_a_note(tmp_path, photos):
     settings = TrainSettings("gmr_resnet18", str(photos), data_options={"seed": 7}, test_images=3)
     about = {"parameters": 1, "data": about_data(prepare_data(settings))}
