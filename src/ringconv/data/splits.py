@@ -19,14 +19,14 @@ def hold_out(
 
     Args:
         strata: (N,) class of each row; all equal where there are none.
-        share: in [0, 1).
+        share: in [0, 1].
         groups: (N,); rows of one group stay together, and classes come out as even as whole groups allow.
 
     Returns:
         Two sorted arrays that share no row, and no group.
     """
-    if not 0 <= share < 1:
-        raise ValueError(f"the share to hold out must be in [0, 1), got {share}")
+    if not 0 <= share <= 1:
+        raise ValueError(f"the share to hold out must be in [0, 1], got {share}")
     classes, counts, members, _ = _grouped(strata, groups)
     wanted = np.round(share * np.bincount(classes, minlength=counts.shape[1]))
     held = np.zeros(counts.shape[1])
