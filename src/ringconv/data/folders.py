@@ -14,6 +14,7 @@ from ringconv.data.dataset import DataSet
 from ringconv.data.decode import SUFFIXES, Item, suffix
 from ringconv.data.masks import classes_in_files
 from ringconv.data.options import DataOptions, GroupOf
+from ringconv.data.splits import check_groups
 
 SPLIT_NAMES = {
     "train": "train",
@@ -136,7 +137,7 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         )
     if any(record.split for record in records) and not all(record.split for record in records):
         raise ValueError(f"{path}: some lines have a split and some have none")
-    _check_groups(path, records)
+    check_groups(path, ((record.group, record.split) for record in records))
     if "mask" not in columns:
         return assemble(path.stem, records, classes, options, progress)
     masks = [record.mask for record in records if record.mask is not None]
@@ -163,16 +164,6 @@ def _value(row: dict[str, str], columns: dict[str, str], purpose: str) -> str | 
 def _natural(label: str) -> tuple[bool, float, str]:
     """Sorts 2 before 10, and numbers before names."""
     return (False, float(label), label) if label.isdigit() else (True, 0.0, label)
-
-
-def _check_groups(path: Path, records: Sequence[Record]) -> None:
-    seen: dict[str, str] = {}
-    for record in records:
-        if record.group and record.split and seen.setdefault(record.group, record.split) != record.split:
-            raise ValueError(
-                f"{path}: the group {record.group!r} is in {seen[record.group]!r} and in {record.split!r}; a split must"
-                " not cut through a group"
-            )
 
 
 def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str] | None:
