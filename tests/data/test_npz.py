@@ -60,6 +60,28 @@ def test_pictures_and_volumes(tmp_path, shape, dimensions, channels):
     assert data["train"].batch([0])[0].shape == (1, channels, *[8] * dimensions)
 
 
+@pytest.mark.parametrize(
+    ("shape", "doubtful"),
+    [
+        ((3, 20, 20), True),
+        ((20, 20, 5), True),
+        ((16, 20, 20), True),
+        ((17, 20, 20), False),
+        ((8, 8, 8), False),
+        ((8, 10, 12), False),
+        ((20, 20, 3), False),
+        ((20, 20, 3, 1), False),
+        ((3, 20, 20, 1), False),
+        ((20, 20), False),
+    ],
+)
+def test_volumes_that_may_be_pictures_have_a_note(tmp_path, shape, doubtful):
+    save(tmp_path / "set.npz", shape=shape)
+    data = open_data(tmp_path / "set.npz")
+    assert [f"shape {shape} are read as volumes" in note for note in data.notes] == [True] * doubtful
+    assert data.dimensions == (2 if shape[2:] in ((), (3,)) else 3)
+
+
 def test_masks_groups_and_validation(tmp_path):
     images = np.zeros((12, 4, 6, 3), np.uint8)
     np.savez(

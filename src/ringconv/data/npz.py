@@ -18,6 +18,9 @@ from ringconv.data.options import DataOptions
 from ringconv.data.scales import scale_of
 from ringconv.data.splits import check_groups, with_validation
 
+_MOST_CHANNELS = 16
+"""A side of more than these is hardly meant to be channels."""
+
 
 def load_npz(path: Path, options: DataOptions) -> DataSet:
     """``{train,val,test}_images`` uint8 (N, H, W), (N, H, W, C), (N, D, H, W) or (N, D, H, W, C), with ``..._labels``
@@ -40,9 +43,10 @@ def load_npz(path: Path, options: DataOptions) -> DataSet:
     check_groups(path, ((str(group), name) for name, groups in grouped.items() for group in np.unique(groups)))
     task: Task = "segment" if f"{names[0]}_masks" in arrays else "classify"
     classes = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else ()
-    notes: tuple[str, ...] = ()
+    notes = _notes_on(next(iter(splits.values())).images.shape[1:])
     if task == "segment":
-        classes, splits, notes = with_class_numbers(path, splits, classes, options)
+        classes, splits, more = with_class_numbers(path, splits, classes, options)
+        notes += more
     elif not classes:
         highest = max((int(split.targets[:].max()) for split in splits.values() if len(split)), default=0)
         classes = tuple(map(str, range(highest + 1)))
@@ -110,7 +114,20 @@ def _class_numbers(where: str, labels: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _dimensions(path: Path, shape: tuple[int, ...]) -> int:
-    """A last axis of up to 4 is channels: (N, H, W, 3) is pictures, (N, D, H, W) is volumes."""
+    """Of four axes, a last one of up to 4 is channels: (N, H, W, 3) is pictures, (N, D, H, W) is volumes."""
     if len(shape) not in (3, 4, 5):
         raise ValueError(f"{path}: images must have 3 to 5 axes, got the shape {tuple(shape)}")
     return 3 if len(shape) == 5 or (len(shape) == 4 and shape[-1] > 4) else 2
+
+
+def _notes_on(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Volumes (D, H, W) that may be pictures: one side is short, and the other two are alike."""
+    if len(shape) != 3 or shape[-1] <= 4:
+        return ()
+    short, *others = sorted(shape)
+    if short > _MOST_CHANNELS or short == others[0] or others[0] != others[1]:
+        return ()
+    return (
+        f"images of the shape {tuple(shape)} are read as volumes (D, H, W) of one channel: an axis for the channel,"
+        " images[..., None], says so itself; pictures of up to 4 channels must have them last",
+    )
