@@ -105,10 +105,8 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     Columns, by the names in its first line: ``path``; ``label`` (a class's name) or ``mask`` (a path); and optionally
     ``group`` (or patient, slide, scene) and ``split`` (train, val or test).
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.DictReader(file)
-        columns = _columns(path, lines.fieldnames or ())
-        rows = list(lines)
+    header, rows = _read_csv(path)
+    columns = _columns(path, header)
     labels = [_value(row, columns, "label") for row in rows]
     classes = sorted({label for label in labels if label}, key=_natural)
     if "label" in columns:
@@ -146,6 +144,16 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     return replace(data, notes=(*data.notes, *notes))
 
 
+def _read_csv(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """The names of the columns, and the lines below."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        try:
+            return lines.fieldnames or (), list(lines)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} must be UTF-8, which it is not ({error}): save it as such") from error
+
+
 def _columns(path: Path, found: Sequence[str]) -> dict[str, str]:
     """What a column is for -> its name in this file."""
     by_name = {name.strip().lower(): name for name in found}
@@ -170,11 +178,10 @@ def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str]
     """From the file of groups that the options name, or the function that they are."""
     if options.groups is None or not isinstance(options.groups, Path):
         return options.groups
-    with options.groups.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.DictReader(file)
-        if not {"path", "group"} <= set(lines.fieldnames or ()):
-            raise ValueError(f"{options.groups} needs the columns path and group in its first line")
-        groups = {(folder / line["path"]).resolve(): line["group"] for line in lines}
+    header, rows = _read_csv(options.groups)
+    if not {"path", "group"} <= set(header):
+        raise ValueError(f"{options.groups} needs the columns path and group in its first line")
+    groups = {(folder / row["path"]).resolve(): row["group"] for row in rows}
 
     def group_of(path: Path) -> str:
         if path.resolve() not in groups:
