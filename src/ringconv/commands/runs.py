@@ -82,8 +82,7 @@ def show_differences(console: Any, runs: Sequence[Run], names: Sequence[str]) ->
 
 
 def _fits(console: Any, table: Table) -> bool:
-    wanted: int = console.measure(table, options=console.options.update(width=1_000)).maximum
-    return wanted <= console.width
+    return bool(console.measure(table, options=console.options.update(width=1_000)).maximum <= console.width)
 
 
 def runs_table(runs: Sequence[Run], names: Sequence[str], gap: int = 2) -> Table:

@@ -247,7 +247,7 @@ class _WithoutDrawing(TorchFunctionMode):
 
 
 def _in_order(data: bytes) -> bytes:
-    """The same file with its metadata sorted: safetensors writes it in an order that changes from call to call, and equal
+    """The same file with its metadata sorted: safetensors has it in an order that changes from call to call, and equal
     models are to be equal files."""
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8 : 8 + length])
