@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from ringconv import EquivarianceWarning
+from ringconv import EquivarianceWarning, GMRConv2d
 from ringconv.convert import convert
 from ringconv.models import resnet
 
@@ -192,6 +193,40 @@ def test_nothing_is_lost_in_a_converted_network(dimensions, side):
     assert torch.equal(converted[1].running_mean, before["1.running_mean"])
 
 
+class OfItsOwnDtype(nn.Module):
+    """Casts, holds a kernel that is no buffer, and multiplies by a new matrix."""
+
+    def __init__(self, kernel):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.kernel = kernel
+
+    def forward(self, x):
+        maps = self.norm(self.conv(x.float() / 255).float())
+        return F.conv2d(maps, self.kernel, groups=4).mean((2, 3)) @ torch.eye(4)
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+def test_a_network_of_one_dtype_is_measured_in_it(inplace):
+    x = torch.randn(1, 3, 8, 8)
+    report = report_of(OfItsOwnDtype(torch.ones(4, 1, 3, 3)), example_input=x, inplace=inplace)
+    assert report.losses == ()
+    assert report.measured < torch.finfo(torch.float32).eps ** 0.5
+    report = report_of(OfItsOwnDtype(torch.rand(4, 1, 3, 3)), example_input=x, inplace=inplace)
+    assert [loss.layer for loss in report.losses] == ["in the forward of OfItsOwnDtype"]
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+def test_a_network_that_does_not_run_is_reported_without_a_measurement(inplace):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(9, 2))
+    converted, report = convert(model, inplace=inplace, return_report=True, example_input=torch.randn(1, 3, 8, 8))
+    assert isinstance(converted[0], GMRConv2d)
+    assert (report.measured, report.losses) == (None, None)
+    assert "RuntimeError: mat1 and mat2 shapes cannot be multiplied" in report.unmeasured
+    assert "since the model did not run on the example" in " ".join(str(report).split())
+
+
 def test_channels_last_and_tokens_are_understood():
     class Tokens(nn.Module):
         def __init__(self):
@@ -219,5 +254,7 @@ def test_channels_last_and_tokens_are_understood():
     ],
 )
 def test_examples_that_cannot_be(example, error, message):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3))
     with pytest.raises(error, match=message):
-        report_of(nn.Conv2d(3, 4, 3), example_input=example)
+        report_of(model, example_input=example, inplace=True)
+    assert type(model[0]) is nn.Conv2d

@@ -1,6 +1,7 @@
 """Converting models: what takes the place of every kind of layer, sizes, symmetry, and what is kept."""
 
 import copy
+import functools
 import pickle
 import warnings
 from collections import OrderedDict
@@ -13,8 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d
+from ringconv._torchvision import import_torchvision
 from ringconv.convert import convert, recalibrate_batchnorm
 from ringconv.models import gmr_resnet, resnet
 
@@ -587,6 +590,18 @@ def test_weights_that_a_hook_computes():
     assert isinstance(quietly(pruned, inplace=True)(torch.randn(1, 2, 8, 8)), torch.Tensor)
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize("inplace", [True, False])
+def test_a_weight_that_a_hook_computed_in_training(inplace):
+    x = torch.randn(1, 2, 8, 8)
+    for computed in (weight_norm_of_old, spectral_norm_of_old, pruned):
+        model = nn.Sequential(computed(nn.Conv2d(2, 3, 3)), nn.ReLU())
+        model(x).sum().backward()
+        converted, report = convert(model, inplace=inplace, return_report=True, example_input=x)
+        assert isinstance(converted[0], GMRConv2d)
+        assert report.losses == ()
+
+
 def weight_norm_of_old(conv):
     return nn.utils.weight_norm(conv)
 
@@ -1016,6 +1031,56 @@ def test_layers_by_other_names_are_exchanged_too():
     assert converted.alias is converted.conv2
     x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
     torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
+
+
+class _InPartials(nn.Module):
+    """Calls its layers by functions that hold them."""
+
+    def __init__(self):
+        super().__init__()
+        for number in range(3):
+            self.add_module(f"conv{number}", nn.Conv2d(3, 3, 3, padding=1))
+        self.calls = [
+            functools.partial(self.conv0),
+            functools.partial(checkpoint, self.conv1, use_reentrant=False),
+            functools.partial(lambda x, layer: layer(x), layer=self.conv2),
+        ]
+        self.other = functools.partial(torch.add, alpha=2)
+
+    def forward(self, x):
+        for call in self.calls:
+            x = call(x)
+        return x
+
+
+def test_layers_in_partial_functions_are_exchanged_too():
+    model = _InPartials()
+    kept = [copy.copy(call) for call in model.calls]
+    converted = convert(model).double()
+    first, second, third = converted.calls
+    assert (first.func, second.args[0], third.keywords["layer"]) == tuple(converted.children())
+    assert (second.func, second.keywords) == (checkpoint, {"use_reentrant": False})
+    assert [(call.func, call.args, call.keywords) for call in model.calls] == [
+        (call.func, call.args, call.keywords) for call in kept
+    ]
+    assert convert(model, inplace=True).other is model.other
+    x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
+    torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
+
+
+def test_the_mode_of_a_feature_extractor_is_kept():
+    """A copy of one begins in training mode, with the graph of training."""
+    import_torchvision()
+    from torchvision.models.feature_extraction import create_feature_extractor
+
+    network = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+    model = create_feature_extractor(network, {"2": "map"}).eval()
+    converted = convert(nn.Sequential(model))
+    assert converted.training
+    assert not any(module.training for module in converted[0].modules())
+    assert converted[0].graph is converted[0].eval_graph
+    model.get_submodule("1").train()
+    assert [name for name, module in convert(model).named_modules() if module.training] == ["1"]
 
 
 def test_a_pattern_of_strides_that_matches_nothing_is_refused():

@@ -266,6 +266,14 @@ def test_default_angles_are_every_ten_degrees() -> None:
     assert len(result.measurements) == 38
 
 
+def test_angles_in_a_tensor() -> None:
+    layer, x = GMRConv2d(1, 1, 3, padding=1, dtype=torch.float64), band_limited_noise((32, 32))
+    result = equivariance_error(layer, x, angles=torch.tensor([30.0, 90.0]))
+    assert result.per_angle == equivariance_error(layer, x, angles=[30, 90]).per_angle
+    of_kernel = kernel_equivariance_error(layer.kernel(), torch.tensor([30.0]))
+    assert of_kernel == kernel_equivariance_error(layer.kernel(), [30])
+
+
 # -- layers and models
 
 

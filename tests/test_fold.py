@@ -1,6 +1,7 @@
 """Folding: plain torch modules with equal outputs."""
 
 import copy
+import functools
 import itertools
 import pickle
 import subprocess
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d, Upsample
+from ringconv._torchvision import import_torchvision
 from ringconv.conversion.resizing import SizeRule, UpsampleTo, average_pool, symmetric_max_pool, upsampled_conv
 from ringconv.convert import convert
 from ringconv.fold import FoldWarning, fold
@@ -389,8 +391,7 @@ def test_a_weight_that_a_hook_computes(layer):
         return nn.Sequential(nn.utils.weight_norm(layer(3, 4, 3)), moved_norm(4)).double().eval()
 
     model, x = normed(), torch.randn(1, 3, 6, 6, dtype=torch.float64)
-    with torch.no_grad():
-        model(x)  # else torch could not copy it
+    model(x).sum().backward()  # the weight is one with a gradient
     model.load_state_dict(normed().state_dict())
     folded = fold(model, batch_norm=True)
     torch.testing.assert_close(folded(x), model(x), rtol=1e-9, atol=1e-9)
@@ -528,12 +529,25 @@ def test_upsampling_to_a_size_keeps_its_name_in_a_folded_model():
     torch.testing.assert_close(fold(model)(x, skip), model(x, skip))
 
 
-@pytest.mark.parametrize("size", [(9, 11), torch.Size((9, 12))])
-def test_a_folded_upsampled_convolution_takes_sizes_as_torch_does(size):
+@pytest.mark.parametrize("size", [(9, 11), torch.Size((9, 12)), [10, 12]])
+def test_a_folded_upsampling_takes_sizes_as_torch_does(size):
     conv = nn.ConvTranspose2d(2, 3, 4, stride=2, padding=1)
-    model = convert(nn.ModuleList([conv]))
+    model = convert(nn.ModuleList([conv, Upsample(2)]))
+    folded = fold(model)
     x = torch.randn(1, 2, 5, 6)
-    torch.testing.assert_close(fold(model)[0](x, output_size=size), model[0](x, output_size=size))
+    torch.testing.assert_close(folded[0](x, output_size=size), model[0](x, output_size=size))
+    torch.testing.assert_close(folded[1](x, size=size), model[1](x, size=size))
+    torch.testing.assert_close(torch.fx.symbolic_trace(folded[1])(x, size), model[1](x, size))
+
+
+def test_the_mode_of_a_feature_extractor_is_kept():
+    """A copy of one begins in training mode."""
+    import_torchvision()
+    from torchvision.models.feature_extraction import create_feature_extractor
+
+    network = nn.Sequential(GMRConv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU())
+    folded = fold(create_feature_extractor(network, {"2": "map"}).eval())
+    assert not any(module.training for module in folded.modules())
 
 
 def test_a_part_that_is_compiled_is_refused():
@@ -579,6 +593,7 @@ class _FromAList(nn.Module):
         self.conv, self.norm = GMRConv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
         self.norm.running_var.fill_(9.0)
         self.norms, self.by_name, self.call = [self.norm], {"conv": self.conv}, self.conv.forward
+        self.partial = functools.partial(self.norm)
 
     def forward(self, x):
         return self.norms[0](self.by_name["conv"](x)) + self.call(x)
@@ -589,7 +604,16 @@ class _NormFromAList(_FromAList):
         return self.norms[0](self.conv(x))
 
 
-@pytest.mark.parametrize("network", [_FromAList, _NormFromAList])
+class _NormInAPartial(_FromAList):
+    def __init__(self):
+        super().__init__()
+        self.norms = []
+
+    def forward(self, x):
+        return self.partial(self.conv(x))
+
+
+@pytest.mark.parametrize("network", [_FromAList, _NormFromAList, _NormInAPartial])
 @pytest.mark.parametrize("batch_norm", [False, True])
 def test_layers_in_lists_and_under_other_names(network, batch_norm):
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)

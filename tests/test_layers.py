@@ -864,6 +864,21 @@ def test_an_ensemble_on_a_network_without_data(harmonics):
     torch.testing.assert_close(together, torch.stack([network(x) for network in networks]))
 
 
+@pytest.mark.parametrize("options", [{}, {"harmonics": 2}, {"sigma": None, "harmonics": 1}, {"sigma": "channel"}])
+@pytest.mark.parametrize("training", [True, False])
+def test_weights_of_another_dtype(options, training):
+    layer = GMRConv2d(2, 3, 5, **options).train(training)
+    x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
+    expected = copy.deepcopy(layer).double()(x)
+    with torch.no_grad():
+        layer(x.float())  # what is kept of it is not what is asked for next
+        precise = {name: p.double() for name, p in layer.named_parameters()}
+        torch.testing.assert_close(torch.func.functional_call(layer, precise, (x,)), expected)
+        for parameter in layer.parameters():
+            parameter.data = parameter.data.double()
+        torch.testing.assert_close(layer(x), expected)
+
+
 def test_fake_tensors_leave_a_copy_as_it_was():
     layer = copy.deepcopy(GMRConv2d(2, 3, 5, harmonics=1)).eval()
     x = torch.randn(1, 2, 9, 9)

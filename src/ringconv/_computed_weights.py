@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 def weight_hooks(module: nn.Module) -> dict[int, Callable[..., Any]]:
@@ -16,6 +16,15 @@ def weight_hooks(module: nn.Module) -> dict[int, Callable[..., Any]]:
         for key, hook in module._forward_pre_hooks.items()
         if type(hook).__module__.startswith("torch.nn.utils.")
     }
+
+
+def of_weight(module: nn.Module) -> Tensor:
+    """Has the weight's dtype and device: if a hook computes the weight, it has its old ones until the next call."""
+    weight: Tensor | None = module._parameters.get("weight")  # at once, if nothing computes it
+    if weight is None:
+        computed: Any = module.weight
+        return next(module.parameters(), computed)
+    return weight
 
 
 @torch.no_grad()

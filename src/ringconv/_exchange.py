@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from types import MethodType
 from typing import Any
@@ -34,6 +35,10 @@ class Exchange:
             return self._new.get(id(value), value)
         if isinstance(value, MethodType) and id(value.__self__) in self._new:
             return getattr(self._new[id(value.__self__)], value.__name__, value)
+        if isinstance(value, functools.partial):
+            func, args, keywords = map(self._exchanged, (value.func, value.args, value.keywords))
+            unchanged = func is value.func and args is value.args  # the keywords, a dict, are the same in any case
+            return value if unchanged else type(value)(func, *args, **keywords)
         if isinstance(value, tuple):
             parts = [self._exchanged(part) for part in value]
             if all(part is old for part, old in zip(parts, value, strict=True)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
 from ringconv.conversion.resizing import AveragePoolTo, SizeRule, SymmetricMaxPool, UpsampledConv, UpsampleTo
 from ringconv.pooling import Downsample, Upsample
@@ -56,7 +56,7 @@ class _Interpolation(nn.Module):
         d = len(self.stride)
         last = _last_sides(input, d)
         wanted = tuple((side - 1) * s + e for side, s, e in zip(last, self.stride, self.extra, strict=True))
-        size = (wanted + _as_tuple(output_size))[-d:]
+        size = (wanted + _as_tuple(input, output_size))[-d:]
         batched = input.reshape(-1, input.shape[-d - 1], *last)
         y = F.interpolate(batched, size, mode=_MODES[d], align_corners=False)
         return y.reshape(input.shape[:-d] + y.shape[-d:])
@@ -69,9 +69,9 @@ class _Upsample(_Interpolation):
         return super().forward(input, size)
 
 
-def _as_tuple(size: Any) -> Any:
-    """Torch documents lists. A size that is only known when the graph runs must be a tuple: no graph can ask."""
-    return size if isinstance(size, fx.Proxy) else tuple(size)
+def _as_tuple(input: Tensor, size: Sequence[int]) -> tuple[int, ...]:
+    """A list or a tuple, as torch takes both, by operators: a graph could not be traced again through tuple()."""
+    return input.new_zeros(()).expand(size).shape
 
 
 class _Upsampled(nn.Module):

@@ -1,4 +1,4 @@
-"""What a network's input must be like for its parameters."""
+"""What a network must be like, and its input for its parameters."""
 
 from __future__ import annotations
 
@@ -26,3 +26,19 @@ def input_channels(network: nn.Module) -> int:
         if isinstance(channels, int):
             return channels
     raise ValueError(f"a {type(network).__name__} without a convolution does not say how many channels it takes")
+
+
+def refuse_wrappers(model: nn.Module, function: str) -> None:
+    """Raise a ValueError, in the name of ``function``, if a module is only around another one."""
+    for name, module in model.named_modules():
+        wrapped = {
+            "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
+            "_orig_mod": hasattr(module, "_orig_mod"),
+        }
+        for attribute, is_wrapped in wrapped.items():
+            if is_wrapped:
+                inside = f"model.{name}.{attribute}" if name else f"model.{attribute}"
+                raise ValueError(
+                    f"{function} takes a model of ordinary modules, but {name or 'it'} is a {type(module).__name__}:"
+                    f" give it what is inside, {inside}"
+                )

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from ringconv._computed_weights import of_weight
 from ringconv._fx_leaf import FxLeaf
 from ringconv.harmonics import HarmonicTables, harmonic_tables, harmonic_values, taps_of_harmonics
 from ringconv.rings import RingGeometry, RingTables, orbit_values, taps_of_orbits
@@ -113,45 +114,39 @@ class RingKernel(FxLeaf):
     @property
     def _tables(self) -> RingTables:
         tables = RingTables(*(getattr(self, name) for name in _TABLES))
-        device = self._device
-        # Another one if the weight is another network's, as in torch.func's ensembles, or a copy of DataParallel's.
-        return tables if tables.orbit_of_tap.device == device else self.geometry.tables(self._table_dtype, device)
+        # Others if the weight is another network's, as in torch.func's ensembles, or a copy of DataParallel's.
+        return tables if self._is_beside_weight(tables.taps_per_orbit) else self._new_tables()
 
     @property
     def _harmonic_tables(self) -> HarmonicTables:
         tables = HarmonicTables(*(getattr(self, name) for name in _HARMONIC_TABLES))
-        device = self._device
-        return tables if tables.half.device == device else self._new_harmonic_tables(device)
+        return tables if self._is_beside_weight(tables.angular) else self._new_harmonic_tables()
 
-    def _new_harmonic_tables(self, device: torch.device) -> HarmonicTables:
+    def _is_beside_weight(self, table: Tensor) -> bool:
+        return table.device == of_weight(self).device and table.dtype == self._table_dtype
+
+    def _new_tables(self) -> RingTables:
+        return self.geometry.tables(self._table_dtype, of_weight(self).device)
+
+    def _new_harmonic_tables(self) -> HarmonicTables:
+        device = of_weight(self).device
         return harmonic_tables(self.geometry, self.harmonics, self.harmonic_rings, self._table_dtype, device)
 
     @property
-    def _of_weight(self) -> Tensor:
-        """Has the weight's dtype and device: if a hook computes the weight, it has its old ones until the next call."""
-        return next(self.parameters(), self.weight)
-
-    @property
-    def _device(self) -> torch.device:
-        weight = self._parameters.get("weight")  # at once, if nothing computes it
-        return self._of_weight.device if weight is None else weight.device
-
-    @property
     def _table_dtype(self) -> torch.dtype:
-        return torch.float64 if self._of_weight.dtype == torch.float64 else torch.float32
+        return torch.float64 if of_weight(self).dtype == torch.float64 else torch.float32
 
     def _build_tables(self) -> None:
         """(Re)build the geometry's constants beside the weight, in float32 or, for a float64 layer, float64."""
-        like = self._of_weight
-        tables = self.geometry.tables(self._table_dtype, like.device)
-        for name, table in zip(_TABLES, tables, strict=True):
+        for name, table in zip(_TABLES, self._new_tables(), strict=True):
             setattr(self, name, table)
         if self.harmonics:
-            for name, table in zip(_HARMONIC_TABLES, self._new_harmonic_tables(like.device), strict=True):
+            for name, table in zip(_HARMONIC_TABLES, self._new_harmonic_tables(), strict=True):
                 setattr(self, name, table)
         self._kept = {}
         if self.sigma == "fixed" and self.geometry.gaussian:
-            setattr(self, self._sigma_name, like.new_full((self.rings,), self.geometry.initial_log_sigma))
+            log_sigma = of_weight(self).new_full((self.rings,), self.geometry.initial_log_sigma)
+            setattr(self, self._sigma_name, log_sigma)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> RingKernel:
         # Constants are rebuilt rather than converted: half precision would spoil the radii, and to_empty() leaves
@@ -179,7 +174,7 @@ class RingKernel(FxLeaf):
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
         # With assign=True the weight may have come from another device or dtype.
-        if self._taps_per_orbit.device != self.weight.device or self._taps_per_orbit.dtype != self._table_dtype:
+        if not self._is_beside_weight(self._taps_per_orbit):
             self._build_tables()
 
     # -- the kernel
@@ -210,7 +205,7 @@ class RingKernel(FxLeaf):
         if not self._may_keep(log_sigma):
             return compute(log_sigma.to(self._table_dtype))
         kept = self._kept.get(what)
-        if kept is None or not torch.equal(kept[0], log_sigma):
+        if kept is None or kept[1].dtype != self._table_dtype or not torch.equal(kept[0], log_sigma):
             # An inference tensor could not be used in a later call with gradients.
             with torch.inference_mode(False):
                 kept = log_sigma.detach().clone(), compute(log_sigma.detach().to(self._table_dtype))

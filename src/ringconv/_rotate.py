@@ -109,11 +109,17 @@ class Turn:
         return Turn(-self.angle, self.plane, f"back by {self.name}")
 
 
+def as_degrees(angles: Iterable[float | Tensor]) -> list[float]:
+    """The angles as plain numbers, also those of a tensor, and checked."""
+    degrees = [angle.item() if isinstance(angle, Tensor) else angle for angle in angles]
+    if not all(math.isfinite(angle) for angle in degrees):
+        raise ValueError(f"angles must be finite, got {degrees}")
+    return degrees
+
+
 def turns(angles: Iterable[float], axes: Sequence[int] | None, dimensions: int) -> list[Turn]:
     """All angles, in 3D about each of ``axes`` (default all three); on a line, those that exist."""
-    angles = list(angles)
-    if not all(math.isfinite(angle) for angle in angles):
-        raise ValueError(f"angles must be finite, got {angles}")
+    angles = as_degrees(angles)
     if axes is not None and dimensions != 3:
         raise ValueError(f"axes are for 3 dimensions, x has {dimensions}")
     if dimensions == 1:

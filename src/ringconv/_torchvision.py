@@ -24,9 +24,18 @@ _declared: torch.library.Library | None = None
 
 def import_torchvision() -> ModuleType:
     """torchvision; ModuleNotFoundError if it is not installed."""
-    if "torchvision" not in sys.modules and not _compiled_operators_load():
-        _declare_operators()
+    if "torchvision" not in sys.modules:
+        declare_missing_operators()
     return importlib.import_module("torchvision")
+
+
+def declare_missing_operators() -> None:
+    """What an import of torchvision needs, if its own library does not load."""
+    global _declared
+    if _declared is None and not _compiled_operators_load():
+        _declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for name in _OPERATORS:
+            _declared.define(name + _SCHEMA)  # type: ignore[no-untyped-call]
 
 
 def _compiled_operators_load() -> bool:
@@ -41,11 +50,3 @@ def _compiled_operators_load() -> bool:
     except (ImportError, OSError):
         return False
     return bool(libraries)
-
-
-def _declare_operators() -> None:
-    global _declared
-    if _declared is None:
-        _declared = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-        for name in _OPERATORS:
-            _declared.define(name + _SCHEMA)  # type: ignore[no-untyped-call]

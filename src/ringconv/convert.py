@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ringconv._computed_weights import weight_hooks
+from ringconv._copied import copied
 from ringconv._exchange import Exchange
 from ringconv.conversion.checks import check_options, checked_patterns, refuse_wrapped
 from ringconv.conversion.judgement import Judge
@@ -28,7 +28,7 @@ from ringconv.conversion.rules import (
     is_already_equivariant,
     kind_of,
 )
-from ringconv.conversion.where_lost import where_lost
+from ringconv.conversion.where_lost import check_example, where_lost
 from ringconv.conversion.windows import (
     ALL_CONVS,
     CONVS,
@@ -108,7 +108,8 @@ def convert(
         inplace: change the model itself. It is returned as well, since a model that is itself a convolution cannot be.
         return_report: return (model, report); ``print(report)`` says what became of every layer, and what still breaks
             equivariance.
-        example_input: with ``return_report``: an input with square maps, to measure where equivariance is lost.
+        example_input: with ``return_report``: an input with square maps, to measure where equivariance is lost. If the
+            model cannot be run on it, the report says why.
         layer_options: further keywords of the new layers, such as ``preset="paper"``.
 
     Returns:
@@ -116,7 +117,9 @@ def convert(
     """
     refuse_wrapped(model)
     check_options(to, strides, layer_options, measures=example_input is not None, reports=return_report)
-    converted = model if inplace else _copied(model)
+    if example_input is not None:
+        check_example(model, example_input)
+    converted = model if inplace else copied(model)
     conversion = _Conversion(converted, kernel_size, to, rings, strides, skip, layer_options, from_weights=from_weights)
     before = _count(converted.parameters())
     converted = conversion.apply()
@@ -125,9 +128,16 @@ def convert(
         _warn_of(report, strides)
         return converted
     if example_input is not None:
-        error, losses = where_lost(converted, example_input)
-        report = replace(report, measured=error, losses=losses)
+        report = _measured(report, converted, example_input)
     return converted, report
+
+
+def _measured(report: ConversionReport, model: nn.Module, example: Tensor) -> ConversionReport:
+    try:
+        error, losses = where_lost(model, example)
+    except Exception as problem:  # whatever a forward raises: the model is converted all the same
+        return replace(report, unmeasured=f"{type(problem).__name__}: {problem}")
+    return replace(report, measured=error, losses=losses)
 
 
 class _Conversion:
@@ -304,16 +314,6 @@ class _Conversion:
             self.rows.append(
                 replace(row, name=name, parameters_before=0, parameters_after=0, reason=reason, breaks="", lost="")
             )
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copy.deepcopy(model)
-    except RuntimeError as error:
-        raise ValueError(
-            "the model cannot be copied; it may hold tensors computed in an earlier call with gradients. Convert it"
-            f" before it is run, or run it under torch.no_grad(), or give inplace=True. torch says: {error}"
-        ) from error
 
 
 def _children(name: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:

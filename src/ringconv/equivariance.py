@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ringconv._rotate import (
     Region,
     Symmetry,
+    as_degrees,
     band_limited_noise,
     distance_from,
     fading_disc,
@@ -321,6 +322,7 @@ def kernel_equivariance_error(
         raise ValueError(f"kernel must be floating, of shape (..., k, k), got {kernel.dtype}, {tuple(kernel.shape)}")
     if not 0 < cutoff <= 0.5:
         raise ValueError(f"cutoff must be in (0, 0.5] cycles per pixel, got {cutoff}")
+    degrees = as_degrees(angles)
     kernel = kernel.detach().double()
     # Gauss-Legendre over the square of the radius, equal steps in the angle. Between two taps a wave turns by at most
     # `phase`, so |H|^2 has about as many harmonics along a circle: the rule is exact to rounding with a few more.
@@ -341,7 +343,7 @@ def kernel_equivariance_error(
 
     upright = transfer(0.0)
     total = energy(upright)
-    return {angle: math.sqrt(energy(transfer(angle) - upright) / total) if total else 0.0 for angle in angles}
+    return {angle: math.sqrt(energy(transfer(angle) - upright) / total) if total else 0.0 for angle in degrees}
 
 
 def _transfer_function(kernel: Tensor, fy: Tensor, fx: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 import inspect
 import operator
 import warnings
@@ -16,8 +16,10 @@ from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from ringconv._computed_weights import recompute_weight
+from ringconv._copied import copied
 from ringconv._exchange import Exchange
 from ringconv._fold_resizing import traceable
+from ringconv._network import refuse_wrappers
 from ringconv.conversion.resizing import ResizedConv
 from ringconv.layers import _GMRConvNd
 from ringconv.ops.harmonic import TINY
@@ -50,6 +52,9 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     A layer with harmonics is no convolution. It becomes a graph of what it is made of: the convolution of its rings,
     two depthwise convolutions (cosines and sines) whose squares are added, a square root, and a 1x1 convolution.
 
+    A size that an up-sampling or a transposed convolution is called with is a tuple or a list; None, which a graph
+    cannot ask for, is left out.
+
     Args:
         module: a layer or a model.
         form: what a ring convolution becomes. ``"dense"``: one convolution. ``"factored"``: a depthwise convolution to
@@ -61,27 +66,12 @@ def fold(module: nn.Module, form: Form = "dense", batch_norm: bool = False) -> n
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(map(repr, FORMS))}, got {form!r}")
-    _refuse_wrappers(module)
+    refuse_wrappers(module, "fold")
     with torch.no_grad():
-        plain = _Folding(form, _dimensions(module)).all_plain(copy.deepcopy(module))
+        plain = _Folding(form, _dimensions(module)).all_plain(copied(module))
         if batch_norm:
             plain = _absorb_batch_norms(plain)
     return plain
-
-
-def _refuse_wrappers(model: nn.Module) -> None:
-    for name, module in model.named_modules():
-        wrapped = {
-            "module": isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)),
-            "_orig_mod": hasattr(module, "_orig_mod"),
-        }
-        for attribute, is_wrapped in wrapped.items():
-            if is_wrapped:
-                inside = f"model.{name}.{attribute}" if name else f"model.{attribute}"
-                raise ValueError(
-                    f"fold takes a model of ordinary modules, but {name or 'it'} is a {type(module).__name__}: give"
-                    f" it what is inside, {inside}"
-                )
 
 
 # -- modules
@@ -362,6 +352,8 @@ def _modules_in(value: Any) -> Iterator[nn.Module]:
         yield value
     elif isinstance(value, MethodType):
         yield from _modules_in(value.__self__)
+    elif isinstance(value, functools.partial):
+        yield from _modules_in((value.func, value.args, value.keywords))
     elif isinstance(value, (list, tuple, set, Mapping)):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from _modules_in(part)

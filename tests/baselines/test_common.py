@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from ringconv import GMRConv2d
 from ringconv._extras import MissingExtraError
@@ -90,6 +91,41 @@ def test_tables_are_derived(name):
     torch.testing.assert_close(filled(x), built(x))
     torch.testing.assert_close(copy.deepcopy(built)(x), built(x))
     assert filled.double()(x.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_averaging_all_buffers_leaves_the_tables_alone(name):
+    """Averages of integers would be cut off: 0.9999 * 5 + 0.0001 * 5 is 4.99."""
+    built = layer(name)
+    averaged = AveragedModel(built, multi_avg_fn=get_ema_multi_avg_fn(0.9999), use_buffers=True)
+    for _ in range(5):
+        averaged.update_parameters(built)
+    # Weights are averaged as well, which rounds.
+    torch.testing.assert_close(averaged.module.kernel(), built.kernel())
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_weights_of_another_dtype_and_device(name):
+    """Those of a torch.func ensemble, in a layer that has others."""
+    built = layer(name)
+    precise = {key: value.double() for key, value in built.state_dict().items()}
+    x = torch.randn(2, 2 * built.orders[0], 6, 6, dtype=torch.float64)
+    with torch.device("meta"):
+        empty = layer(name)
+    expected = copy.deepcopy(built).double()(x)
+    for skeleton in (built, empty):
+        torch.testing.assert_close(torch.func.functional_call(skeleton, precise, (x,)), expected)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_channels_last(name):
+    built = layer(name)
+    x = torch.randn(2, 2 * built.orders[0], 6, 6)
+    expected = built(x)
+    shapes = {key: value.shape for key, value in built.state_dict().items()}
+    built.to(memory_format=torch.channels_last)
+    assert {key: value.shape for key, value in built.state_dict().items()} == shapes
+    torch.testing.assert_close(built(x.contiguous(memory_format=torch.channels_last)), expected)
 
 
 @pytest.mark.parametrize("name", LAYERS)

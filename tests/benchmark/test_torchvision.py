@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from ringconv._torchvision import import_torchvision
 
 SCRIPT = """
@@ -21,6 +23,14 @@ first = import_torchvision()
 assert first.works and import_torchvision() is first
 """
 
+PLAIN_IMPORT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from ringconv import create_model
+import torchvision
+assert torchvision.works
+"""
+
 STAND_IN = """
 import torch
 
@@ -32,12 +42,13 @@ works = True
 """
 
 
-def test_the_missing_operators_are_declared(tmp_path):
+@pytest.mark.parametrize("script", [SCRIPT, PLAIN_IMPORT])
+def test_the_missing_operators_are_declared(tmp_path, script):
     package = tmp_path / "torchvision"
     package.mkdir()
     (package / "__init__.py").write_text(STAND_IN)
     (package / "_C.so").write_bytes(b"built for another torch")
-    subprocess.run([sys.executable, "-W", "error", "-c", SCRIPT, str(tmp_path)], check=True)
+    subprocess.run([sys.executable, "-W", "error", "-c", script, str(tmp_path)], check=True)
 
 
 def test_what_is_imported_already_is_returned(monkeypatch):

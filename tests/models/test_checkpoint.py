@@ -10,6 +10,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from ringconv import GMRConv2d
 from ringconv.fold import fold
 from ringconv.models import create_model, gmr_resnet
 from ringconv.models.checkpoint import CheckpointError, Preprocessing, load_model, read_info, save_model
@@ -145,6 +146,56 @@ def test_layers_that_were_exchanged_are_refused(model, path):
     with pytest.raises(CheckpointError, match=f"compared with .*{name} is a LeakyReLU instead of a ReLU"):
         save_model(path, model)
     assert not path.exists()
+
+
+def exchanged_stem(model):
+    model.stem.conv = GMRConv2d(3, 4, 5, padding=2, bias=False, padding_mode="reflect")
+
+
+def other_eps(model):
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.eps = 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (exchanged_stem, r"stem\.conv is GMRConv2d\(.*padding_mode='reflect'.*\) instead of GMRConv2d\("),
+        (other_eps, r"stem\.norm is BatchNorm\(4, eps=0\.1, .*instead of BatchNorm\(4, eps=1e-05, .*more"),
+    ],
+)
+def test_layers_with_other_settings_are_refused(model, path, change, message):
+    change(model)
+    with pytest.raises(CheckpointError, match=message):
+        save_model(path, model)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["gmr_resnet18", "gmr_densenet121", "gmr_convnext_tiny", "gmr_unet", "p4_resnet18"])
+def test_settings_of_training_may_change(name, path):
+    """They leave the function of a tested network as it is."""
+    model = create_model(name, in_chans=np.int64(1), num_classes=2, width=np.int32(8)).eval()
+    x = torch.randn(1, 1, 32, 32)
+    expected = model(x)
+    for layer in model.modules():
+        if hasattr(layer, "inplace"):
+            layer.inplace = not layer.inplace
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = None
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.7
+        if isinstance(layer, GMRConv2d):
+            layer.method = "dense"
+    save_model(path, model)
+    torch.testing.assert_close(load_model(path)(x), expected)
+
+
+def test_wrapped_models_are_refused(model, path):
+    with pytest.raises(ValueError, match=r"save_model takes .* it is a OptimizedModule: .*, model\._orig_mod"):
+        save_model(path, torch.compile(model))
+    with pytest.raises(ValueError, match=r"it is a DataParallel: .*, model\.module"):
+        save_model(path, nn.DataParallel(model))
 
 
 def test_arguments_are_checked(model, path):

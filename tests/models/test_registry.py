@@ -3,9 +3,11 @@
 import copy
 import functools
 import itertools
+import json
 import sys
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,7 +15,7 @@ from torch import nn
 from ringconv import EquivarianceWarning
 from ringconv._extras import MissingExtraError
 from ringconv.layers import RingKernel
-from ringconv.models import create_model, list_models, model_entry, register_model
+from ringconv.models import create_model, gmr_resnet, list_models, model_entry, register_model
 from ringconv.models.factories import RingOptions
 from ringconv.models.paper_counts import agrees, paper_counts
 from ringconv.models.registry import ModelEntry
@@ -237,6 +239,17 @@ def test_one_value_counts_for_all_stages():
             assert count(one) == count(all_stages) < count(built(name, kernel_size=5))
             with pytest.raises(ValueError, match=rf"kernel_size must be one value or one per stage \({stages}\)"):
                 create_model(name, kernel_size=(5, 5))
+
+
+def test_integers_of_numpy_are_integers():
+    options = {"width": np.int64(8), "in_chans": np.int32(1), "kernel_size": [np.int64(5)] * 4, "rings": np.int64(2)}
+    with torch.device("meta"):
+        network = create_model("gmr_resnet18", **options)
+        same = create_model("gmr_resnet18", width=8, in_chans=1, kernel_size=[5] * 4, rings=2)
+        assert count(gmr_resnet(width=np.int64(8), rings=np.int64(2))) == count(gmr_resnet(width=8, rings=2))
+    assert repr(network) == repr(same)
+    assert network.model_options == same.model_options
+    json.dumps(network.model_options)
 
 
 def test_a_model_knows_how_it_was_made():

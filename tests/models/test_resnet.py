@@ -31,6 +31,8 @@ def test_impossible_sizes_are_explained():
         resnet(stem_kernel_size=4)
     with pytest.raises(ValueError, match=r"rings must be one value or one per stage \(4\), got \(3, 3\)"):
         gmr_resnet(rings=(3, 3))
+    with pytest.raises(ValueError, match=r"kernel_size must be an int or 2 ints, got 9\.0"):
+        create_model("gmr_resnet18", kernel_size=9.0)
     with pytest.raises(ValueError, match=r"one bool for every stage but the first \(3\), got \(True,\)"):
         gmr_resnet(replace_stride_with_dilation=(True,))
     with pytest.raises(ValueError, match="dimensions must be 1, 2 or 3, got 4"):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ringconv._computed_weights import of_weight
 from ringconv.ops import ConvOptions, PaddingMode, dense_conv
 
 _TORCH_CONV = {2: nn.Conv2d, 3: nn.Conv3d}
@@ -19,7 +20,7 @@ class KernelConv(nn.Module):
 
     A map holds its channels as fields of ``orders[1]`` components each, (B, out_channels * orders[1], *S), components
     of one field side by side; ``orders`` is that of the input and of the output. A subclass gives the weight's shape
-    and the kernel, and builds its constant tables in ``build_tables``.
+    and the kernel, and its constants in ``new_tables``.
     """
 
     dimensions = 2
@@ -65,7 +66,7 @@ class KernelConv(nn.Module):
         self.register_parameter(
             "bias", nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         )
-        self.build_tables()
+        self._build_tables()
         self.reset_parameters()
 
     @property
@@ -80,8 +81,22 @@ class KernelConv(nn.Module):
         """(out_channels * orders[1], in_channels / groups * orders[0], *kernel_size). Differentiable."""
         raise NotImplementedError
 
-    def build_tables(self) -> None:
-        """(Re)build constant buffers beside the weight; they are derived, so they are not in the state dict."""
+    def new_tables(self) -> dict[str, Tensor]:
+        """The constants of the kernel, beside the weight, by the names of the attributes that keep them."""
+        return {}
+
+    def table(self, name: str) -> Tensor:
+        """One of these constants."""
+        table: Tensor = getattr(self, name)
+        like = of_weight(self)
+        # Another one if the weight is another network's, as in torch.func's ensembles, or a copy of DataParallel's.
+        is_beside_weight = table.device == like.device and table.dtype in (torch.int64, like.dtype)
+        return table if is_beside_weight else self.new_tables()[name]
+
+    def _build_tables(self) -> None:
+        """Attributes, and no buffers: who averages the buffers of networks must not average constants."""
+        for name, table in self.new_tables().items():
+            setattr(self, name, table)
 
     def reset_parameters(self) -> None:
         """Kaiming's normal weights, for the taps that add up to one output."""
@@ -99,15 +114,20 @@ class KernelConv(nn.Module):
         return dense_conv(input, self.kernel(), self.field_bias(), self._options)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> KernelConv:
-        # Rebuilt rather than converted: to_empty() would leave them undefined.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.build_tables()
+        def on_axes_of_maps(tensor: Tensor) -> Any:
+            # A filter may have more axes than torch lays out in channels_last: they are one to it.
+            if tensor.dim() <= self.dimensions + 2:
+                return fn(tensor)
+            return fn(tensor.flatten(2)).view(tensor.shape)
+
+        super()._apply(on_axes_of_maps, recurse)  # type: ignore[no-untyped-call]
+        self._build_tables()
         return self
 
     def _load_from_state_dict(self, *args: Any) -> None:
         # With assign=True the weight may have come from another device or dtype than the tables.
         super()._load_from_state_dict(*args)
-        self.build_tables()
+        self._build_tables()
 
     def extra_repr(self) -> str:
         parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"]

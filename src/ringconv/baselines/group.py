@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._computed_weights import of_weight
 from ringconv.baselines._kernel_conv import KernelConv, check_square
 from ringconv.baselines.fields import FieldLayers, FieldPool, split_fields
 from ringconv.models.factories import GlobalAverage, Size, per_stage
@@ -65,8 +66,6 @@ class GroupConv2d(KernelConv):
         lifting: the input is an image, (B, in_channels, H, W), not a map of fields.
     """
 
-    _source: Tensor
-
     def __init__(self, *conv: Any, group: Group = "p4", lifting: bool = False, **options: Any) -> None:
         order = len(elements(group))
         self.group: Group = group
@@ -76,7 +75,7 @@ class GroupConv2d(KernelConv):
         check_square(self.kernel_size, "GroupConv2d")
         return (*self.pair_shape, self.orders[0], *self.kernel_size)
 
-    def build_tables(self) -> None:
+    def new_tables(self) -> dict[str, Tensor]:
         """For each g, which of the filter's values stands at each component and tap of W[g]."""
         own = np.arange(self.orders[0] * self.kernel_size[0] ** 2).reshape(self.orders[0], *self.kernel_size)
         all_elements = elements(self.group)
@@ -84,12 +83,11 @@ class GroupConv2d(KernelConv):
         for g in all_elements:
             moved = [own[all_elements.index(inverse_times(g, h))] for h in all_elements] if self.orders[0] > 1 else own
             of_g.append(transform(np.asarray(moved), g))
-        source = torch.tensor(np.stack(of_g).reshape(-1), device=self.weight.device)
-        self.register_buffer("_source", source, persistent=False)
+        return {"_source": torch.tensor(np.stack(of_g).reshape(-1), device=of_weight(self).device)}
 
     def kernel(self) -> Tensor:
         out_channels, in_channels = self.pair_shape
-        poses = self.weight.flatten(2).index_select(2, self._source)
+        poses = self.weight.flatten(2).index_select(2, self.table("_source"))
         poses = poses.view(out_channels, in_channels, self.orders[1], self.orders[0], *self.kernel_size)
         return poses.transpose(1, 2).reshape(
             out_channels * self.orders[1], in_channels * self.orders[0], *self.kernel_size

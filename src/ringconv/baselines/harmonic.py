@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._computed_weights import of_weight
 from ringconv.baselines._kernel_conv import KernelConv, check_square
 from ringconv.baselines.fields import FieldLayers
 from ringconv.models.factories import GlobalAverage, Size, per_stage
@@ -52,9 +53,6 @@ class HarmonicConv2d(KernelConv):
             lifting layer d = 0..M.
         phase: (differences, out, in / groups), beta.
     """
-
-    _rings: Tensor
-    _filter_of: Tensor
 
     def __init__(
         self, *conv: Any, max_order: int = 1, rings: int | None = None, lifting: bool = False, **options: Any
@@ -90,7 +88,7 @@ class HarmonicConv2d(KernelConv):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def build_tables(self) -> None:
+    def new_tables(self) -> dict[str, Tensor]:
         geometry = self.geometry()
         # Named, because a device that is set for the time being (meta) has no values.
         log_sigma = torch.full((geometry.rings,), geometry.initial_log_sigma, dtype=torch.float64, device="cpu")
@@ -102,23 +100,26 @@ class HarmonicConv2d(KernelConv):
         for d in self.differences():
             wave = np.exp(1j * d * phi) * (off_centre if d else 1)
             waves.append(np.stack([wave.real, wave.imag])[:, None] * rings)
-        # (differences, re/im, rings, k, k)
-        self.register_buffer("_rings", torch.tensor(np.stack(waves)).to(self.weight), persistent=False)
         differences = list(self.differences())
         filter_of = [
             differences.index(order_out - order_in) if order_out - order_in in differences else len(differences)
             for order_out in range(self.max_order + 1)
             for order_in in range(1 if self.lifting else self.max_order + 1)
         ]
-        self.register_buffer("_filter_of", torch.tensor(filter_of, device=self.weight.device), persistent=False)
+        like = of_weight(self)
+        return {
+            # (differences, re/im, rings, k, k)
+            "_rings": torch.tensor(np.stack(waves), dtype=like.dtype, device=like.device),
+            "_filter_of": torch.tensor(filter_of, device=like.device),
+        }
 
     def kernel(self) -> Tensor:
-        profile = torch.einsum("doin,dcnt->cdoit", self.weight, self._rings.flatten(3))
+        profile = torch.einsum("doin,dcnt->cdoit", self.weight, self.table("_rings").flatten(3))
         cos, sin = self.phase.cos().unsqueeze(-1), self.phase.sin().unsqueeze(-1)
         complex_filters = torch.stack([cos * profile[0] - sin * profile[1], cos * profile[1] + sin * profile[0]])
         # A filter of zeros at the end, for orders that no filter connects.
         padded = nn.functional.pad(complex_filters, (0, 0, 0, 0, 0, 0, 0, 1))
-        real, imag = padded.index_select(1, self._filter_of).unbind()  # (orders out * in, out, in, taps)
+        real, imag = padded.index_select(1, self.table("_filter_of")).unbind()  # (orders out * in, out, in, taps)
         # [[re, -im], [im, re]]; an image has no imaginary part.
         columns = [torch.stack([real, imag])] + ([] if self.lifting else [torch.stack([-imag, real])])
         parts = torch.unflatten(torch.stack(columns, 1), 2, (self.max_order + 1, -1))

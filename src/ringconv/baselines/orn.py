@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._computed_weights import of_weight
 from ringconv.baselines._kernel_conv import KernelConv
 from ringconv.baselines.fields import FieldLayers, FieldPool, split_fields
 from ringconv.models.factories import GlobalAverage, Size, per_stage
@@ -53,8 +54,6 @@ class ORConv2d(KernelConv):
         lifting: the input is an image, (B, in_channels, H, W), without orientations.
     """
 
-    _source: Tensor
-
     def __init__(self, *conv: Any, orientations: int = 4, lifting: bool = False, **options: Any) -> None:
         if orientations not in (4, 8):
             raise ValueError(f"orientations must be 4 or 8, got {orientations}")
@@ -65,7 +64,7 @@ class ORConv2d(KernelConv):
             raise ValueError(f"the ring of an active rotating filter is that of 3x3 (or 1x1), got {self.kernel_size}")
         return (*self.pair_shape, self.orders[0], *self.kernel_size)
 
-    def build_tables(self) -> None:
+    def new_tables(self) -> dict[str, Tensor]:
         """For each turn j, which of the filter's values stands at each orientation and tap."""
         channels, turns = self.orders
         taps = self.kernel_size[0] ** 2
@@ -74,12 +73,12 @@ class ORConv2d(KernelConv):
             cells = turned_cells(8 * turn // turns, self.kernel_size[0])
             for channel in range(channels):
                 source[turn, (channel + turn) % channels, cells] = channel * taps + np.arange(taps)
-        self.register_buffer("_source", torch.tensor(source.reshape(-1), device=self.weight.device), persistent=False)
+        return {"_source": torch.tensor(source.reshape(-1), device=of_weight(self).device)}
 
     def kernel(self) -> Tensor:
         out_channels, in_channels = self.pair_shape
         channels, turns = self.orders
-        turned = self.weight.flatten(2).index_select(2, self._source)
+        turned = self.weight.flatten(2).index_select(2, self.table("_source"))
         turned = turned.view(out_channels, in_channels, turns, channels, *self.kernel_size)
         return turned.transpose(1, 2).reshape(out_channels * turns, in_channels * channels, *self.kernel_size)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._computed_weights import of_weight
 from ringconv.baselines._kernel_conv import KernelConv
 from ringconv.convert import convert
 from ringconv.models.registry import register_model
@@ -41,8 +42,6 @@ class _SymmConvNd(KernelConv):
         weights: free weights of a kernel. By default one per symmetry orbit of its taps (3 for 3x3, 4 for 3x3x3);
             with fewer, the outermost orbits share the last weight.
     """
-
-    _weight_of_tap: Tensor
 
     def __init__(self, *conv: Any, weights: int | None = None, **options: Any) -> None:
         self.weights = weights
@@ -67,12 +66,12 @@ class _SymmConvNd(KernelConv):
         by_distance: NDArray[np.int64] = rank[orbit]
         return by_distance
 
-    def build_tables(self) -> None:
-        weight_of_tap = np.minimum(self._orbit_of_tap(), self.weight.shape[-1] - 1)
-        self.register_buffer("_weight_of_tap", torch.tensor(weight_of_tap, device=self.weight.device), persistent=False)
+    def new_tables(self) -> dict[str, Tensor]:
+        weight_of_tap = np.minimum(self._orbit_of_tap(), self.weight_shape()[-1] - 1)
+        return {"_weight_of_tap": torch.tensor(weight_of_tap, device=of_weight(self).device)}
 
     def kernel(self) -> Tensor:
-        return self.weight.index_select(2, self._weight_of_tap).view(*self.pair_shape, *self.kernel_size)
+        return self.weight.index_select(2, self.table("_weight_of_tap")).view(*self.pair_shape, *self.kernel_size)
 
 
 class SymmConv2d(_SymmConvNd):
@@ -91,9 +90,8 @@ class SymmConv3d(_SymmConvNd):
         if not self._takes_compiled_kernel(input):
             return super().forward(input)
         one_per_weight = torch.eye(self.weight.shape[-1], device=self.weight.device)
-        return fused_conv(
-            input, self.weight, one_per_weight, self.bias, self._weight_of_tap, self.kernel_size, self._options
-        )
+        weight_of_tap = self.table("_weight_of_tap")
+        return fused_conv(input, self.weight, one_per_weight, self.bias, weight_of_tap, self.kernel_size, self._options)
 
     def _takes_compiled_kernel(self, input: Tensor) -> bool:
         worth_it = self.pair_shape[1] > 1 and math.prod(self.kernel_size) > 1

@@ -53,7 +53,9 @@ class ConversionReport:
     measured: float | None = None
     """Relative error of the converted model's output under the worst quarter turn or flip of the example."""
     losses: tuple[Loss, ...] | None = field(default=None)
-    """Where the measurement found equivariance lost; None if there was no example to measure with."""
+    """Where the measurement found equivariance lost; None if there was no example to measure with, or it failed."""
+    unmeasured: str = ""
+    """Why nothing could be measured on the example."""
 
     @property
     def converted(self) -> int:
@@ -96,9 +98,12 @@ class ConversionReport:
         else:
             lines += ["No layer that is known to break equivariance is left."]
         if self.losses is None:
+            measured = "with example_input= they are measured."
+            if self.unmeasured:
+                measured = f"they could not be measured, since the model did not run on the example: {self.unmeasured}"
             lines += [
                 _wrapped("", "Functions that a forward calls (flatten, F.pad, F.max_pool2d) are not layers and are not"
-                         " seen here; with example_input= they are measured."),
+                         f" seen here; {measured}"),
             ]  # fmt: skip
         elif self.measured is not None:
             lines += ["", f"Measured on the example, worst quarter turn or flip: {self.measured:.2g}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import math
 from collections.abc import Iterator
@@ -14,13 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ringconv._copied import copied
+from ringconv._network import dtype_of
 from ringconv._rotate import Symmetry
 from ringconv.conversion.projection import recalibrate_batchnorm
 from ringconv.conversion.report import Loss
 
 _TOLERANCE = 1e-5
 """Relative, in float64: rounding stays below, also of layers that insist on float32, and what breaks equivariance is
-far above."""
+far above. In other dtypes it is the root of their rounding."""
 
 
 @dataclass
@@ -40,20 +41,36 @@ def where_lost(model: nn.Module, example: Tensor) -> tuple[float, tuple[Loss, ..
     A layer loses it if its inputs turn with the image and its output does not. Where this is nothing but what its parts
     do, the part is named; else it is something in its own forward.
 
-    A copy is measured, in eval mode and float64, with random numbers for the parameters that are one per channel or
-    zero, and batch norms that fit the example: many networks start with branches scaled to nothing, or drown what
-    changes from place to place in what does not, and losses would not be seen.
+    A copy is measured, in eval mode and in float64, or in the model's own dtype if it runs in no other, with random
+    numbers for the parameters that are one per channel or zero, and batch norms that fit the example: many networks
+    start with branches scaled to nothing, or drown what changes from place to place in what does not, and losses would
+    not be seen.
 
     Args:
         example: (B, C, *S). Quarter turns are tried if S is square (a cube), flips always.
     """
+    check_example(model, example)
+    try:
+        return _where_lost(model, example.detach().double())
+    except RuntimeError:  # it casts to a dtype, or holds tensors that are no buffers
+        own = dtype_of(model)
+        if own == torch.float64:
+            raise
+        return _where_lost(model, example.detach().to(own))
+
+
+def check_example(model: nn.Module, example: Tensor) -> None:
+    """Raise an error if the example cannot be turned, or has no values."""
     if not example.is_floating_point():
         raise TypeError(f"example_input must be a floating tensor, got {example.dtype}")
     if not 3 <= example.dim() <= 5:
         raise ValueError(f"example_input must be (B, C, *S) with 1 to 3 axes, got shape {tuple(example.shape)}")
     if example.is_meta or any(p.is_meta for p in model.parameters()):
         raise ValueError("nothing can be measured on the meta device")
-    x = example.detach().double()
+
+
+def _where_lost(model: nn.Module, x: Tensor) -> tuple[float, tuple[Loss, ...]]:
+    tolerance = max(_TOLERANCE, torch.finfo(x.dtype).eps ** 0.5)
     trial = _stirred(model, x)
     with torch.no_grad():
         upright = _record(trial, x)
@@ -61,14 +78,16 @@ def where_lost(model: nn.Module, example: Tensor) -> tuple[float, tuple[Loss, ..
         for symmetry in _generators(x.shape[2:]):
             turned = _record(trial, symmetry(x))
             worst = max(worst, _error(upright.outputs, turned.outputs, symmetry))
-            for loss in _losses(upright, turned, symmetry):
+            for loss in _losses(upright, turned, symmetry, tolerance):
                 if loss.name not in losses or losses[loss.name].error < loss.error:
                     losses[loss.name] = loss
     return worst, tuple(losses.values())
 
 
 def _stirred(model: nn.Module, x: Tensor) -> nn.Module:
-    trial = copy.deepcopy(model).double().eval()
+    trial = copied(model).eval()
+    if x.dtype == torch.float64:
+        trial.double()
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         for name, parameter in trial.named_parameters():
@@ -130,12 +149,12 @@ def _tensors(values: Any) -> list[Tensor]:
     return [v.clone() for v in tree_leaves(values) if isinstance(v, Tensor) and v.is_floating_point()]
 
 
-def _losses(upright: _Call, turned: _Call, symmetry: Symmetry) -> list[Loss]:
+def _losses(upright: _Call, turned: _Call, symmetry: Symmetry, tolerance: float) -> list[Loss]:
     error = _error(upright.outputs, turned.outputs, symmetry)
-    if error <= _TOLERANCE or _error(upright.inputs, turned.inputs, symmetry) > _TOLERANCE:
+    if error <= tolerance or _error(upright.inputs, turned.inputs, symmetry) > tolerance:
         return []
     pairs = zip(upright.inner, turned.inner, strict=False)
-    inner = [loss for one, other in pairs for loss in _losses(one, other, symmetry)]
+    inner = [loss for one, other in pairs for loss in _losses(one, other, symmetry, tolerance)]
     what = f"in the forward of {upright.kind}" if upright.inner else upright.kind
     return inner or [Loss(upright.name, what, error)]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
+from ringconv._copied import copied
 from ringconv._network import dtype_of
 from ringconv.conversion.resizing import SizeRule
 from ringconv.rings import as_tuple
@@ -131,7 +131,7 @@ def _tried(layer: Conv | MaxPool | AvgPool, window: Window) -> Window:
 
 def sizes_given(layer: nn.Module, channels: int, n_dims: int, sides: range) -> list[list[int]]:
     """Output sizes of a layer on square maps of these sides, found without computing anything."""
-    trial = copy.deepcopy(layer).to("meta").eval()
+    trial = copied(layer).to("meta").eval()
     dtype = dtype_of(trial)
     try:
         # Not called as a module: its hooks are not to be run.

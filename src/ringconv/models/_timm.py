@@ -1,7 +1,8 @@
 """timm: imported when a network of its own is built; and our networks under its ``create_model``.
 
 Importing timm takes seconds, so `import ringconv.models` does not. If timm is there already, our models are registered
-with it; else they are as soon as somebody imports it.
+with it; else they are as soon as somebody imports it. So is torchvision, which timm needs, prepared as soon as somebody
+imports it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from ringconv._extras import needs
-from ringconv._torchvision import import_torchvision
+from ringconv._torchvision import declare_missing_operators
 from ringconv.models.registry import create_model, list_models, model_entry
 
 EXTRA = "zoo"
@@ -24,7 +25,6 @@ EXTRA = "zoo"
 
 def import_timm() -> Any:
     """timm, or an error that says which extra brings it."""
-    prepare_torchvision()
     return needs("timm", EXTRA)
 
 
@@ -33,17 +33,18 @@ def offer_to_timm() -> None:
     timm = sys.modules.get("timm")
     if timm is not None:
         _register_all(timm)
-    elif not any(isinstance(finder, _TimmFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _TimmFinder())
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
-class _TimmFinder(MetaPathFinder):
-    """Finds timm as the others would, and registers our models once it is loaded."""
+class _Finder(MetaPathFinder):
+    """Finds timm and torchvision as the others would; declares what torchvision may lack before it is loaded, and
+    registers our models once timm is."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != "timm":
+        if fullname not in ("timm", "torchvision"):
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
         spec = next((spec for finder in others if (spec := finder.find_spec(fullname, path, target))), None)
@@ -51,23 +52,18 @@ class _TimmFinder(MetaPathFinder):
             return None
         load = spec.loader.exec_module
 
-        def load_and_register(module: ModuleType) -> None:
-            prepare_torchvision()
+        def load_torchvision(module: ModuleType) -> None:
+            declare_missing_operators()
+            load(module)
+
+        def load_timm(module: ModuleType) -> None:
             load(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             _register_all(module)
 
-        spec.loader.exec_module = load_and_register  # type: ignore[method-assign]
+        spec.loader.exec_module = load_timm if fullname == "timm" else load_torchvision  # type: ignore[method-assign]
         return spec
-
-
-def prepare_torchvision() -> None:
-    """Import torchvision, for timm; if it is not there, timm itself says so."""
-    try:
-        import_torchvision()
-    except ModuleNotFoundError:
-        return
 
 
 def _register_all(timm: ModuleType) -> None:

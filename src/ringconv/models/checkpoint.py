@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,7 +20,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ringconv._extras import needs
-from ringconv._network import input_channels
+from ringconv._network import input_channels, refuse_wrappers
+from ringconv._ring_kernel import RingKernel
 from ringconv._version import __version__
 from ringconv.models.registry import create_model, list_models, model_entry
 
@@ -32,6 +34,14 @@ Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 _KEY = "ringconv"
 _NOT_ON_META = ("escnn",)
 """Extras whose models cannot be built without a device, and take minutes with one."""
+
+_ONLY_IN_TRAINING: tuple[tuple[type[nn.Module], tuple[str, ...]], ...] = (
+    (nn.Module, ("inplace", "drop_prob")),
+    (nn.modules.dropout._DropoutNd, ("p",)),
+    (nn.modules.batchnorm._BatchNorm, ("momentum",)),
+    (RingKernel, ("init", "method")),
+)
+"""What layers of these kinds say of themselves and does not change what a tested network computes."""
 
 
 class CheckpointError(ValueError):
@@ -117,6 +127,7 @@ def save_model(
         metrics: whatever should be known about the model; numbers, strings, lists and dicts.
     """
     path = Path(path)
+    refuse_wrappers(model, "save_model")
     name, options = _made_by_create_model(model)
     if isinstance(class_names, str):
         raise TypeError(f"class_names must be a sequence of names, got one string: {class_names!r}")
@@ -219,7 +230,7 @@ def _check_shapes(
 
 
 def _other_layers(model: nn.Module, twin: nn.Module) -> list[str]:
-    """Layers of another class compute something else with the same tensors, or without any."""
+    """Layers of another class, or with other settings, compute something else with the same tensors."""
     layers, expected = (dict(net.named_modules(remove_duplicate=False)) for net in (model, twin))
     wrong = [f"the layer {name} is missing" for name in expected if name not in layers]
     wrong += [f"the layer {name} is not in it" for name in layers if name not in expected]
@@ -228,12 +239,24 @@ def _other_layers(model: nn.Module, twin: nn.Module) -> list[str]:
         for name, layer in expected.items()
         if name in layers and _kind(layers[name]) != _kind(layer)
     ]
+    wrong += [
+        f"{name or 'the model'} is {_kind(layer)}({_settings(layers[name])}) instead of"
+        f" {_kind(layer)}({_settings(layer)})"
+        for name, layer in expected.items()
+        if name in layers and _kind(layers[name]) == _kind(layer) and _settings(layers[name]) != _settings(layer)
+    ]
     return wrong
 
 
 def _kind(layer: nn.Module) -> str:
     """Its class; batch norms of all sorts are one, since they have the same statistics."""
     return "BatchNorm" if isinstance(layer, nn.modules.batchnorm._BatchNorm) else type(layer).__name__
+
+
+def _settings(layer: nn.Module) -> str:
+    """What it says of itself, without what matters in training only."""
+    left_out = [name for kind, names in _ONLY_IN_TRAINING if isinstance(layer, kind) for name in names]
+    return re.sub(rf"(^|, )({'|'.join(left_out)})=[^,]*", "", layer.extra_repr())
 
 
 class _WithoutDrawing(TorchFunctionMode):

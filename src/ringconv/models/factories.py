@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 from typing_extensions import TypedDict
 
-from ringconv._checks import check_choice
+from ringconv._checks import check_choice, is_integer
 from ringconv.convert import convert
 from ringconv.harmonics import HarmonicRings
 from ringconv.layers import (
@@ -308,13 +308,14 @@ def check_odd(name: str, sizes: Sequence[int]) -> None:
 
 def check_positive(**sizes: int) -> None:
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
+        if not is_integer(size) or size < 1:
             raise ValueError(f"{name} must be an int of at least 1, got {size!r}")
 
 
 def per_stage(name: str, value: Value | Sequence[Value], stages: int) -> tuple[Value, ...]:
     """One value for each stage; a single one counts for all."""
-    values: tuple[Any, ...] = (value,) * stages if value is None or isinstance(value, int) else tuple(value)  # type: ignore[arg-type]
+    single = value is None or not isinstance(value, Iterable)
+    values: tuple[Any, ...] = (value,) * stages if single else tuple(value)  # type: ignore[arg-type]
     if len(values) != stages:
         raise ValueError(f"{name} must be one value or one per stage ({stages}), got {value!r}")
     return values

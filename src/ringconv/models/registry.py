@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 from torch import nn
 from typing_extensions import get_type_hints
 
+from ringconv._checks import is_integer
+
 MODULES = (
     "ringconv.models.resnet",
     "ringconv.models.wide_resnet",
@@ -113,10 +115,18 @@ def create_model(name: str, **options: Any) -> nn.Module:
     unknown = [option for option in options if option not in entry.options]
     if unknown:
         raise TypeError(_unknown_options(entry, unknown))
+    options = {option: _with_plain_ints(value) for option, value in options.items()}
     model = entry.build(**options)
     model.model_name = name  # type: ignore[assignment]
-    model.model_options = dict(options)  # type: ignore[assignment]
+    model.model_options = options  # type: ignore[assignment]
     return model
+
+
+def _with_plain_ints(value: Any) -> Any:
+    """Integers of numpy are taken for those of Python, so that a model looks the same when it is rebuilt."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_with_plain_ints, value))
+    return int(value) if is_integer(value) else value
 
 
 def _all_entries() -> dict[str, ModelEntry]:

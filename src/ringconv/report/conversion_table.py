@@ -91,7 +91,7 @@ def convert_timm_model(name: str, side: int = SIDE) -> ConvertedModel:
         converted, report = convert(plain, return_report=True, example_input=images[:1])
         before, _ = where_lost(plain, images[:1])
         trains = _trains(converted, images)
-    assert report.measured is not None
+    assert report.measured is not None, report.unmeasured
     return ConvertedModel(name, side, report, before, report.measured, trains)
 
 

@@ -254,7 +254,7 @@ class Training:
 
 
 def _lay_out(network: nn.Module, memory_format: torch.memory_format) -> None:
-    """As ``network.to(memory_format=...)``, which fails at the kernels of group convolutions: these have more axes."""
+    """As ``network.to(memory_format=...)``, which fails at tensors of other numbers of axes, as escnn's tables are."""
     axes = 4 if memory_format == torch.channels_last else 5
     for tensor in (*network.parameters(), *network.buffers()):
         if tensor.dim() == axes:
