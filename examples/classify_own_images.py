@@ -28,7 +28,8 @@ def main(arguments: list[str] | None = None) -> Path:
     settings = TrainSettings(
         model="gmr_resnet18",
         data=str(asked.images),
-        model_options={"width": asked.width},
+        # Small kernels whose harmonics see edges learned best in our trials: docs/options.md.
+        model_options={"width": asked.width, "kernel_size": 3, "harmonics": 1},
         size=asked.size,
         epochs=asked.epochs,
         batch_size=32,

@@ -34,8 +34,8 @@ def main(arguments: list[str] | None = None) -> Path:
     settings = TrainSettings(
         model="gmr_unet",
         data=str(asked.images),
-        # Harmonics see local orientation: better masks, at half the speed.
-        model_options={"width": asked.width, "harmonics": 2},
+        # Small kernels whose harmonics see edges, and batch norms, learned best in our trials: docs/options.md.
+        model_options={"width": asked.width, "kernel_size": 3, "harmonics": 1, "norm": "batch"},
         crop=asked.crop,
         epochs=asked.epochs,
         batch_size=8,

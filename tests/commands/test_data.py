@@ -136,7 +136,7 @@ def test_evaluate_refuses_what_does_not_fit(npz, checkpoint, tmp_path, capsys):
     images = np.zeros((4, 16, 16, 3), np.uint8)
     np.savez(tmp_path / "two.npz", test_images=images, test_labels=[0, 1, 0, 1])
     err = run(capsys, "evaluate", checkpoint, "--data", tmp_path / "two.npz", status=2)
-    assert "knows 3 classes, two has 2" in err
+    assert "two has the classes 0, 1 that the checkpoint does not know" in err
     np.savez(tmp_path / "grey.npz", test_images=images[..., 0], test_labels=[0, 1, 2, 1])
     err = run(capsys, "evaluate", checkpoint, "--data", tmp_path / "grey.npz", status=2)
     assert "takes 3 channels, grey has 1" in err
@@ -207,6 +207,12 @@ def test_evaluate_numbers_classes_as_the_checkpoint(npz, checkpoint, tmp_path, c
         run(capsys, "evaluate", checkpoint, "--data", data, "--step", 180, "--out", tmp_path / "e.json")
         scores.append(json.loads((tmp_path / "e.json").read_text())["scores"])
     assert scores[0] == scores[1]
+    few = {name: values[arrays["test_labels"] != 1] for name, values in arrays.items() if name.startswith("test")}
+    np.savez(tmp_path / "few.npz", test_images=few["test_images"], test_labels=few["test_labels"] // 2,
+             class_names=["a", "c"])  # fmt: skip
+    out = run(capsys, "evaluate", checkpoint, "--data", tmp_path / "few.npz", "--step", 180)
+    assert "few, test: 8 images" in out
+    assert "Note: few has no images of b" in out
     np.savez(tmp_path / "strange.npz", **arrays | {"class_names": np.array(["a", "b", "sea"])})
     assert "the classes sea that" in run(capsys, "evaluate", checkpoint, "--data", tmp_path / "strange.npz", status=2)
 

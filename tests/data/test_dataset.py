@@ -149,3 +149,18 @@ def test_resizing_what_comes_as_arrays(tmp_path):
     assert data["test"].batch([0])[0].shape == (1, 1, 5, 5, 5)
     assert data.spacing == (4.0, 2.0, 2.0)
     assert open_data(tmp_path / "volumes.npz", size=(5, 10, 10), fit="crop").spacing == (2.0, 1.0, 1.0)
+
+
+def test_resized_booleans_are_shares(tmp_path):
+    """Booleans again, lines of one pixel would be everywhere, or nowhere."""
+    lines = np.zeros((4, 12, 16), bool)
+    lines[:, ::4] = True
+    masks = np.repeat(lines, 2, 1)[:, :12]
+    for dtype in (bool, np.float32):
+        np.savez(tmp_path / f"{np.dtype(dtype)}.npz", test_images=lines.astype(dtype), test_masks=masks)
+    assert open_data(tmp_path / "bool.npz")["test"].images.dtype == bool
+    found, expected = (
+        open_data(tmp_path / f"{name}.npz", size=(6, 8))["test"].batch(slice(None)) for name in ("bool", "float32")
+    )
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], torch.from_numpy(masks[:, 1::2, 1::2].astype(np.int64)))

@@ -7,6 +7,7 @@ import tifffile
 from PIL import Image
 
 from ringconv.data import open_data
+from ringconv.data.decode import Item, Picture, has_bands
 
 
 def save_volumes(folder, *types):
@@ -99,6 +100,69 @@ def test_packed_tiffs_are_read(tmp_path, compression):
     assert {int(image.sum()) for image in read} == {int(image.sum()) for image in pixels}
 
 
+@pytest.mark.parametrize("fit", ["squash", "crop"])
+def test_resized_tiffs_of_one_bit_are_shares(tmp_path, fit):
+    """Like floats; also beside a file that has the size already."""
+    for row in range(4):
+        lines = np.zeros((12, 16) if row else (6, 8), bool)
+        lines[::4] = True
+        for dtype in (bool, np.float32):
+            path = tmp_path / np.dtype(dtype).name / "ab"[row % 2] / f"{row}.tif"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tifffile.imwrite(path, lines.astype(dtype))
+    found, expected = (
+        open_data(tmp_path / name, test=0, size=(6, 8), fit=fit)["train"].images[:] for name in ("bool", "float32")
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+CONTIGUOUS = {"photometric": "minisblack", "planarconfig": "contig"}
+PLANES = {"photometric": "minisblack", "planarconfig": "separate"}
+
+
+@pytest.mark.parametrize(
+    ("bands", "stored"),
+    [
+        (4, {"photometric": "rgb", "extrasamples": ["unspecified"]}),
+        (2, CONTIGUOUS),
+        (3, CONTIGUOUS),
+        (4, CONTIGUOUS),
+        (4, PLANES),
+    ],
+)
+def test_bands_of_8_bits_are_all_read(tmp_path, bands, stored):
+    pixels = np.random.default_rng(0).integers(0, 256, (9, 7, bands), dtype=np.uint8)
+    for title in "ab":
+        (tmp_path / title).mkdir()
+        axes = (2, 0, 1) if stored is PLANES else (0, 1, 2)
+        tifffile.imwrite(tmp_path / title / "0.tif", np.ascontiguousarray(pixels.transpose(axes)), **stored)
+    np.testing.assert_array_equal(open_data(tmp_path, test=0)["train"].images[0], pixels)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "CMYK", "P"])
+def test_tiffs_of_one_picture_have_no_bands(tmp_path, mode):
+    Image.new("RGB", (8, 6), (9, 9, 9)).convert(mode).save(tmp_path / "0.tif")
+    assert not has_bands(tmp_path / "0.tif")
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_tiffs_are_read_upright(tmp_path, orientation, dtype, channels):
+    """Like PNGs with the same tag."""
+    pixels = np.arange(6 * 8 * channels, dtype=dtype).reshape(6, 8, channels)
+    tag = (0x0112, "H", 1, orientation, True)
+    for title in "ab":
+        (tmp_path / title).mkdir()
+        tifffile.imwrite(tmp_path / title / "0.tif", pixels.squeeze(), extratags=[tag])
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels.astype(np.uint8).squeeze()).save(tmp_path / "0.png", exif=exif)
+    expected = Picture()(Item(tmp_path / "0.png"))
+    found = open_data(tmp_path, test=0)["train"].images[0]
+    np.testing.assert_array_equal(found, expected[..., : found.shape[-1]])
+
+
 def save_pairs(folder, image_size, mask_size):
     """A CSV of 4 images (width, height) and masks."""
     for row in range(4):
@@ -123,13 +187,15 @@ def test_coarser_and_finer_masks_are_brought_to_the_size(tmp_path, mask_size):
     assert open_data(save_pairs(tmp_path, (48, 32), mask_size), size=16)["train"].size == (16, 16)
 
 
-def test_masks_of_photographs_that_lie_on_their_side(tmp_path):
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_masks_of_photographs_that_lie_on_their_side(tmp_path, ending):
     """EXIF turns the image; a mask that was drawn on the stored pixels does not fit, one on the upright image does."""
     path = save_pairs(tmp_path, (48, 32), (48, 32))
+    path.write_text(path.read_text().replace(".png,", f".{ending},"))
     exif = Image.Exif()
     exif[0x0112] = 6
     for row in range(4):
-        Image.new("RGB", (48, 32)).save(tmp_path / f"{row}.png", exif=exif)
+        Image.new("RGB", (48, 32)).save(tmp_path / f"{row}.{ending}", exif=exif)
     with pytest.raises(ValueError, match="its mask has the size"):
         open_data(path, size=16)
     for row in range(4):

@@ -272,6 +272,17 @@ def test_a_wrong_csv(content, message, tmp_path):
         open_data(tmp_path / "list.csv")
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_csv_must_be_utf_8(encoding, tmp_path):
+    picture(tmp_path / "set" / "a" / "0.png")
+    for name, column in (("list", "label"), ("groups", "group")):
+        (tmp_path / f"{name}.csv").write_text(f"path,{column}\nset/a/0.png,Äpfel\n", encoding=encoding)
+    with pytest.raises(ValueError, match=r"list\.csv must be UTF-8"):
+        open_data(tmp_path / "list.csv")
+    with pytest.raises(ValueError, match=r"groups\.csv must be UTF-8"):
+        open_data(tmp_path / "set", groups=tmp_path / "groups.csv")
+
+
 # -- bands and volumes
 
 

@@ -154,8 +154,18 @@ def test_an_opaque_mask_is_what_its_colours_say(tmp_path):
     np.testing.assert_array_equal(Mask()(Item(tmp_path / "mask.png")), masks_of(1)[0])
 
 
-def test_what_jpeg_blurs_is_not_foreground(tmp_path):
+@pytest.mark.parametrize(("ending", "mode"), [("jpg", "L"), ("webp", "RGB"), ("webp", "RGBA")])
+def test_what_lossy_files_blur_is_not_foreground(tmp_path, ending, mode):
     mask = np.zeros((32, 32), np.uint8)
     mask[9:20, 11:25] = 255
-    Image.fromarray(mask).save(tmp_path / "mask.jpg", quality=60)
-    np.testing.assert_array_equal(Mask()(Item(tmp_path / "mask.jpg")), mask > 0)
+    image = Image.fromarray(mask).convert(mode)
+    if mode == "RGBA":
+        image.putpixel((0, 0), (0, 0, 0, 254))  # an opaque image would be stored without alpha
+    image.save(tmp_path / f"mask.{ending}", quality=60)
+    np.testing.assert_array_equal(Mask()(Item(tmp_path / f"mask.{ending}")), mask > 0)
+
+
+def test_class_numbers_in_a_lossless_webp(tmp_path):
+    masks = masks_of(1, 2)[0].astype(np.uint8)
+    Image.fromarray(masks).convert("RGB").save(tmp_path / "mask.webp", lossless=True)
+    np.testing.assert_array_equal(Mask(classes=3)(Item(tmp_path / "mask.webp")), masks)

@@ -60,6 +60,28 @@ def test_pictures_and_volumes(tmp_path, shape, dimensions, channels):
     assert data["train"].batch([0])[0].shape == (1, channels, *[8] * dimensions)
 
 
+@pytest.mark.parametrize(
+    ("shape", "doubtful"),
+    [
+        ((3, 20, 20), True),
+        ((20, 20, 5), True),
+        ((16, 20, 20), True),
+        ((17, 20, 20), False),
+        ((8, 8, 8), False),
+        ((8, 10, 12), False),
+        ((20, 20, 3), False),
+        ((20, 20, 3, 1), False),
+        ((3, 20, 20, 1), False),
+        ((20, 20), False),
+    ],
+)
+def test_volumes_that_may_be_pictures_have_a_note(tmp_path, shape, doubtful):
+    save(tmp_path / "set.npz", shape=shape)
+    data = open_data(tmp_path / "set.npz")
+    assert [f"shape {shape} are read as volumes" in note for note in data.notes] == [True] * doubtful
+    assert data.dimensions == (2 if shape[2:] in ((), (3,)) else 3)
+
+
 def test_masks_groups_and_validation(tmp_path):
     images = np.zeros((12, 4, 6, 3), np.uint8)
     np.savez(
@@ -73,6 +95,45 @@ def test_masks_groups_and_validation(tmp_path):
     assert data.classes == ("background", "foreground")
     assert not set(data["train"].groups) & set(data["val"].groups)
     assert len(data["val"]) == 3
+
+
+def test_a_group_in_two_splits_is_refused(tmp_path):
+    groups = {"train_groups": np.arange(20), "test_groups": np.arange(19, 39)}
+    save(tmp_path / "set.npz", **groups)
+    with pytest.raises(ValueError, match=r"set.npz: the group '19' is in 'train' and in 'test'; a split must not cut"):
+        open_data(tmp_path / "set.npz")
+    save(tmp_path / "set.npz", **groups | {"test_groups": np.arange(20, 40)})
+    assert open_data(tmp_path / "set.npz")["test"].groups[0] == "20"
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (np.arange(20) % 4 + 0.5, r"got 0.5 \(float64\) at row 0"),
+        (np.where(np.arange(20) < 3, 0, np.nan), r"got nan \(float64\) at row 3"),
+        (np.where(np.arange(20) < 3, 0, np.inf), r"got inf \(float64\) at row 3"),
+        (np.array([["cat"], ["dog"]] * 10), r"got cat \(<U3\) at row 0; their names belong in class_names"),
+        (np.zeros(20, complex), "got 0j .complex128"),
+    ],
+)
+def test_labels_that_are_no_class_numbers_are_refused(tmp_path, labels, found):
+    save(tmp_path / "set.npz", test_labels=labels)
+    with pytest.raises(ValueError, match=rf"set.npz: test_labels must be class numbers, .*{found}"):
+        open_data(tmp_path / "set.npz")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64])
+def test_whole_numbers_of_any_type_are_labels(tmp_path, dtype):
+    save(tmp_path / "set.npz", test_labels=(np.arange(20) % 4).astype(dtype))
+    assert open_data(tmp_path / "set.npz")["test"].targets.tolist() == (np.arange(20) % 4).tolist()
+
+
+@pytest.mark.parametrize("dtype", [complex, "U3"])
+def test_images_must_be_real_numbers(tmp_path, dtype):
+    images = np.zeros((20, 8, 8), dtype)
+    save(tmp_path / "set.npz", train_images=images, test_images=images)
+    with pytest.raises(ValueError, match=rf"set.npz: train_images must be real numbers, got {images.dtype}"):
+        open_data(tmp_path / "set.npz")
 
 
 def test_known_sets_are_normalised_as_in_the_paper(tmp_path):

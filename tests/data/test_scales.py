@@ -1,8 +1,9 @@
 """Which stored value becomes 1, for a set and for a network that was trained on another one."""
 
+import numpy as np
 import pytest
 
-from ringconv.data.scales import from_0_to_1, names_no_unit, scale_as_trained
+from ringconv.data.scales import check_unit, from_0_to_1, names_no_unit, scale_as_trained
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,27 @@ def test_single_images_without_a_unit():
     assert not names_no_unit("float32", 1, 1)
     for dtype, own, trained in (("float32", 1, 255), ("int32", 900, 255), ("int32", 900, None), ("int32", 900, 1)):
         assert names_no_unit(dtype, own, trained)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "trained", "fits"),
+    [
+        ("float32", 0, 1, 255, True),
+        ("float64", -0.01, 1.2, 255, True),  # what resampling makes of 0 to 1
+        ("float32", 0, 255, 255, False),
+        ("float32", -1, 1, 255, False),
+        ("float32", -1, 1, 32767, True),
+        ("float32", -1000, 3000, 32767, False),
+        ("float32", -1000, 3000, 1, True),  # as in training
+        ("float32", 0, 900, 30_000, True),
+        ("float32", 0, 900, None, True),
+        ("uint8", 0, 255, 65535, True),
+    ],
+)
+def test_floats_must_be_shares_for_a_network_of_integers(dtype, low, high, trained, fits):
+    images = np.array([[[low, high]]], dtype)
+    if fits:
+        check_unit(images, trained)
+    else:
+        with pytest.raises(ValueError, match=rf"{dtype}, .* to {trained}: .* and not from {low} to {high}"):
+            check_unit(images, trained)

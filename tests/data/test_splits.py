@@ -29,6 +29,14 @@ def test_hold_out_without_groups_is_exact_in_every_class(labels, share):
         assert (labels[held] == c).sum() == np.round(share * (labels == c).sum())
 
 
+@given(rows)
+def test_all_can_be_held_out(rows):
+    labels, groups = np.array(rows).T
+    kept, held = hold_out(labels, 1, groups=groups.astype(str))
+    assert len(kept) == 0
+    assert held.tolist() == list(range(len(rows)))
+
+
 @given(rows, st.integers(0, 5))
 def test_draw_per_class_shares_neither_rows_nor_groups(rows, seed):
     labels, groups = np.array(rows).T
@@ -66,9 +74,9 @@ def test_subset_keeps_the_proportions(labels, count):
         assert set(labels[chosen]) == set(labels)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_impossible_shares(share):
-    with pytest.raises(ValueError, match=r"in \[0, 1\)"):
+    with pytest.raises(ValueError, match=r"in \[0, 1\]"):
         hold_out([0, 1], share)
 
 

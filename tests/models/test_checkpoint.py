@@ -57,6 +57,13 @@ def test_the_file_alone_is_enough(model, path):
     assert torch.equal(load_model(str(path))(x), model(x))
 
 
+def test_equal_models_are_equal_files(model, path):
+    written = {save_model(path, model, class_names=["gräs", "coins", "gravel"]).read_bytes() for _ in range(20)}
+    assert len(written) == 1
+    (length,) = struct.unpack_from("<Q", written.pop())
+    assert length % 8 == 0
+
+
 def test_what_is_known_of_the_model(model, path):
     save_model(
         path,

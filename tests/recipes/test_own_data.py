@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ringconv.data import DataSet, Split
+from ringconv.models import create_model
 from ringconv.models.registry import list_models, model_entry
 from ringconv.recipes.own_data import default_models, open_own_data, settings_for_data
 from ringconv.recipes.scales import network_like
@@ -82,8 +83,32 @@ def test_the_form_of_the_rings_is_the_papers_at_its_scale_only_and_said() -> Non
     assert "preset" not in found.settings.model_options
     assert "preset: the default form of the rings instead of paper" in found.changes
     asked = settings_for_data("x", data(size=(32, 32)), "gmr_resnet18", "cpu", model_options={"preset": "paper"})
-    assert asked.settings.model_options["preset"] == "paper"
+    assert asked.settings.model_options == {"preset": "paper", "width": 16, "stem_pool": False}
     assert not any("preset" in change for change in asked.changes)
+
+
+def test_ring_networks_of_images_have_small_kernels_and_harmonics_below_the_papers_scale() -> None:
+    for model, of in (("gmr_resnet50", data()), ("gmr_unet", data(size=(40, 40), masks=True))):
+        found = settings_for_data("x", of, model, "cpu")
+        options = found.settings.model_options
+        assert (options["kernel_size"], options["harmonics"]) == (3, 1)
+        assert "harmonics: 1 instead of none" in found.changes
+        create_model(model, **options)
+        paper = settings_for_data("x", of, model, "paper").settings.model_options
+        assert not {"kernel_size", "harmonics"} & set(paper)
+    larger = settings_for_data("x", data(), "gmr_resnet18", "cpu", model_options={"kernel_size": 5})
+    assert larger.settings.model_options["kernel_size"] == 5
+    volumes = settings_for_data("x", data(size=(8, 8, 8)), "gmr_r3d_9", "cpu").settings.model_options
+    assert not {"kernel_size", "harmonics"} & set(volumes)
+
+
+def test_u_nets_of_images_have_equal_norms() -> None:
+    for scale, norm in (("cpu", "batch"), ("tiny", "batch"), ("paper", None)):
+        for model in ("unet", "gmr_unet", "symm_unet"):
+            found = settings_for_data("x", data(size=(40, 40), masks=True), model, scale).settings
+            assert found.model_options.get("norm") == norm
+    volumes = settings_for_data("x", data(size=(16, 16, 16), masks=True), "gmr_unet", "cpu").settings
+    assert "norm" not in volumes.model_options
 
 
 def test_the_cpu_scale_bounds_the_work_whatever_the_data() -> None:
@@ -149,7 +174,7 @@ def test_what_was_asked_for_wins() -> None:
         model_options={"sampling": "area"}, epochs=3, width=5, size=200, seed=9,
     ).settings  # fmt: skip
     assert (own.epochs, own.size, own.seed) == (3, (200, 200), 9) or (own.epochs, own.size, own.seed) == (3, 200, 9)
-    assert own.model_options == {"width": 5, "sampling": "area"}
+    assert own.model_options == {"width": 5, "sampling": "area", "kernel_size": 3, "harmonics": 1}
     tiny = settings_for_data("x", data(), "resnet18", "tiny", size=20).settings
     assert (tiny.size, tiny.epochs, tiny.model_options["width"]) == (20, 1, 4)
 

@@ -193,6 +193,30 @@ def test_names_of_runs_are_never_broken(
     assert "short" not in shown
 
 
+def test_settings_are_never_broken(
+    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    for name, width, rate in (("narrow", 2, 0.1), ("wide", 8, 0.123456)):
+        given = ["--model-options", f"width={width}", "--lr", str(rate), "--weight-decay", str(rate)]
+        train(["--model", "tiny_ring", "--data", data, "--out", str(out), "--name", name, *TINY, *given])
+    expected = """
+narrow
+  model_options={"width": 2}, lr=0.1,
+  weight_decay=0.1
+wide
+  model_options={"width": 8},
+  lr=0.123456, weight_decay=0.123456
+"""
+    for columns, in_a_table in ((200, True), (40, False)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        capsys.readouterr()
+        runs(out, settings=True)
+        shown = capsys.readouterr().out.partition("Settings that differ")[2]
+        assert "0.123456" in shown
+        assert (shown == expected) == (not in_a_table)
+
+
 def test_help_has_no_made_up_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         train(["--help"])

@@ -47,6 +47,18 @@ def test_json_and_back(settings: TrainSettings) -> None:
         ({"batch_size": 3, "devices": 2, "accumulate": 2}, "cannot share 3 images"),
         ({"loss": "bce+dice", "label_smoothing": 0.1}, "label_smoothing is for the loss 'ce'"),
         ({"size": 0}, "size must be at least 1"),
+        ({"epochs": 1.5}, r"epochs must be a whole number, got 1\.5"),
+        ({"epochs": "3"}, "epochs must be a whole number, got '3'"),
+        ({"batch_size": 8.0}, r"batch_size must be a whole number, got 8\.0"),
+        ({"devices": True}, "devices must be a whole number, got True"),
+        ({"crop": 2.5}, r"crop must be a whole number or None, got 2\.5"),
+        ({"lr": "0.1"}, r"lr must be a number, got '0\.1'"),
+        ({"ema": "0.9"}, "ema must be a number or None"),
+        ({"reflection": "no"}, "reflection must be true or false, got 'no'"),
+        ({"wandb": None}, "wandb must be text"),
+        ({"model": 3}, "model must be text"),
+        ({"size": "24"}, "size must be a whole number or a tuple of such or None, got '24'"),
+        ({"size": [24, 2.5]}, r"size must be a whole number or a tuple .* got \(24, 2\.5\)"),
         ({"model_options": {"num_classes": 3}}, "taken from the data"),
         ({"model_options": {"act": object()}}, "that JSON knows"),
         ({"model_options": ["width"]}, "map names to values"),
@@ -56,6 +68,12 @@ def test_json_and_back(settings: TrainSettings) -> None:
 def test_what_is_impossible_is_refused(wrong: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(SETTINGS, **wrong)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    assert dataclasses.replace(SETTINGS, lr=1, rotation=180, clip_norm=2) == dataclasses.replace(
+        SETTINGS, lr=1.0, rotation=180.0, clip_norm=2.0
+    )
 
 
 def test_unknown_and_missing_names_are_refused() -> None:

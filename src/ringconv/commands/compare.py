@@ -50,8 +50,9 @@ def compare(
     Args:
         data: Path or name of a data set: an npz, a folder of class folders, a CSV; see ringconv data --help.
         models: With --data: names of models (ringconv models lists them), each with options as :name=value.
-        scale: With --data: cpu (default) is a small version of the paper's training for two cores, paper the whole,
-            tiny takes seconds and shows that it works. What is changed against the paper is printed.
+        scale: With --data: cpu (default) is a small version of the paper's training for two cores, with ring networks
+            in the form that learned best; paper the whole, in the published form; tiny takes seconds and shows that it
+            works. What is changed against the paper is printed.
         epochs: Passes over the training images; default 20 of textures, and as the scale says of other data.
         seed: Decides the initial weights and the order of training (of textures, the patches too); the same seed gives
             the same figures on the same machine.

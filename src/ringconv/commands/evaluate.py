@@ -55,7 +55,7 @@ def evaluate(
         data: Path or name of a data set; see ringconv data --help. Default: what the checkpoint's run was trained on.
         data_options: How the data is read, as name=value, such as per_class=50 grey=true; name=null takes one back.
             Default as in training, by the config.json beside the checkpoint, so that what was trained on is not tested
-            on.
+            on. Of other data that does not say what to test on, test=1 tests all.
         split: Which split to test on.
         root: Where names are looked up; default the environment's RINGCONV_DATA, or data.
         layout: Read a folder as this published layout.

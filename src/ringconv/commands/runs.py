@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def runs(out: Path = Path("runs"), match: str = "", settings: bool = False) -> N
     names = [name_within(run, out) for run in found]
     show_runs(console, found, names)
     if settings:
-        console.print(differences_table(found, names))
+        show_differences(console, found, names)
 
 
 def name_within(run: Run, out: Path) -> str:
@@ -55,13 +56,33 @@ def name_within(run: Run, out: Path) -> str:
 def show_runs(console: Any, runs: Sequence[Run], names: Sequence[str]) -> None:
     """The table, with names that can be copied: where they do not fit beside the figures, they are numbered."""
     table = runs_table(runs, names)
-    if console.measure(table, options=console.options.update(width=1_000)).maximum <= console.width:
+    if _fits(console, table):
         console.print(table)
         return
     numbers = [str(number) for number in range(1, len(runs) + 1)]
     console.print(runs_table(runs, numbers, gap=1))
     for number, name in zip(numbers, names, strict=True):
         console.print(f"{number:>3}  {name}", soft_wrap=True)
+
+
+def show_differences(console: Any, runs: Sequence[Run], names: Sequence[str]) -> None:
+    """The settings in which runs differ, as a table; where its columns would be too narrow to be read, run by run."""
+    table, different = differences_table(runs, names), _differences(runs)
+    if not different or _fits(console, table):
+        console.print(table)
+        return
+    console.print("Settings that differ")
+    for number, name in enumerate(names):
+        console.print(name, soft_wrap=True)
+        own = {setting: values[number] for setting, values in different.items()}
+        # Options have equals signs of their own.
+        said = [f"{key}={json.dumps(value) if isinstance(value, dict) else value}" for key, value in own.items()]
+        lines = textwrap.wrap(", ".join(said), console.width - 2, break_long_words=False, break_on_hyphens=False)
+        console.print(textwrap.indent("\n".join(lines), "  "), soft_wrap=True)
+
+
+def _fits(console: Any, table: Table) -> bool:
+    return bool(console.measure(table, options=console.options.update(width=1_000)).maximum <= console.width)
 
 
 def runs_table(runs: Sequence[Run], names: Sequence[str], gap: int = 2) -> Table:
@@ -85,16 +106,21 @@ def differences_table(runs: Sequence[Run], names: Sequence[str]) -> Table:
     """The settings that are not the same in all runs."""
     table: Table = needs("rich.table", "train").Table(title="Settings that differ", title_justify="left")
     table.add_column("run", overflow="fold")
-    values = [run.settings.to_json() for run in runs]
-    settings = [field.name for field in dataclasses.fields(TrainSettings)]
-    different = [name for name in settings if len({json.dumps(some[name], sort_keys=True) for some in values}) > 1]
+    different = _differences(runs)
     if not different:
         table.add_column("none: they are the same run again" if len(runs) > 1 else "none: there is one run")
     for name in different:
         table.add_column(name, overflow="fold")
-    for run_name, some in zip(names, values, strict=True):
-        table.add_row(run_name, *(_short(some[name]) for name in different))
+    for number, name in enumerate(names):
+        table.add_row(name, *(_short(values[number]) for values in different.values()))
     return table
+
+
+def _differences(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """The settings that are not the same in all runs, with the value in each."""
+    values = [run.settings.to_json() for run in runs]
+    settings = {field.name: [some[field.name] for some in values] for field in dataclasses.fields(TrainSettings)}
+    return {name: some for name, some in settings.items() if len({json.dumps(one, sort_keys=True) for one in some}) > 1}
 
 
 def _how_far(run: Run) -> str:

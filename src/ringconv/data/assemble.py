@@ -91,7 +91,8 @@ def assemble(
     splits = with_validation(splits, options.validation, options.seed, keeps_groups)
     mean, std = known_statistics(name, whole.channels) or ((), ())
     spacing = _common_spacing(name, [records[row].item for row in good], decoder)
-    return DataSet(name, task, tuple(classes), splits, mean, std, spacing, tuple(notes))
+    drawn = options.per_class is None and not any(record.split for record in records)
+    return DataSet(name, task, tuple(classes), splits, mean, std, spacing, tuple(notes), drawn)
 
 
 def decoder_for(items: Sequence[Item], options: DataOptions) -> Decoder:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Part of every key; to be raised when what is stored changes."""
 
 

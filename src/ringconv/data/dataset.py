@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ringconv.data.decode import Fit, shown_part
+from ringconv.data.decode import Fit, resampled_type, shown_part
 
 Task = Literal["classify", "segment"]
 
@@ -71,7 +71,7 @@ class Resized:
 
     @property
     def dtype(self) -> Any:
-        return self.of.dtype
+        return self.of.dtype if self.are_classes else resampled_type(self.of.dtype)
 
     def __len__(self) -> int:
         return len(self.of)
@@ -187,6 +187,7 @@ class DataSet:
         mean, std: of each channel on the scale from 0 to 1; what networks see is (image - mean) / std.
         spacing: size of a voxel along each spatial axis (D, H, W), in the unit of the files; None if not known.
         notes: what was skipped, and anything else that should stand beside a result.
+        drawn: whether a share of it was drawn to test on, since it does not say itself.
     """
 
     name: str
@@ -197,6 +198,7 @@ class DataSet:
     std: tuple[float, ...] = ()
     spacing: tuple[float, ...] | None = None
     notes: tuple[str, ...] = field(default=())
+    drawn: bool = False
 
     def __post_init__(self) -> None:
         if not self.splits:

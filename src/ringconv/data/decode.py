@@ -7,6 +7,7 @@ cache's key, and worker processes can be sent a copy.
 from __future__ import annotations
 
 import functools
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +25,11 @@ VOLUMES = (".nii", ".nii.gz")
 SUFFIXES = PICTURES + TIFFS + VOLUMES
 
 _ORIENTATION = 0x0112
-"""The EXIF tag; from 5 on, height and width change places."""
-_LOSSY = (".jpeg", ".jpg")
+"""The tag of EXIF and TIFF; from 5 on, height and width change places."""
+_ALPHA = (1, 2)
+"""Of the TIFF tag ExtraSamples, which otherwise means bands."""
+_COLOURED = (2, 5, 6, 8)
+"""Of the TIFF tag PhotometricInterpretation: RGB, CMYK, YCbCr and CIELab, whose channels are a picture."""
 
 Array = NDArray[Any]
 Fit = Literal["squash", "crop"]
@@ -93,7 +97,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Bands:
-    """A TIFF with any number of bands of any depth: (H, W, C), in the file's own type."""
+    """A TIFF with any number of bands of any depth: (H, W, C), upright as it notes, in the file's own type."""
 
     dimensions: ClassVar[int] = 2
     size: tuple[int, ...] | None = None
@@ -101,12 +105,12 @@ class Bands:
 
     def __call__(self, item: Item) -> Array:
         with needs("tifffile", "data").TiffFile(item.path) as file:
-            series = file.series[0]
+            series, orientation = file.series[0], _orientation(file)
             axes, pixels = series.axes, series.asarray()
         if "Y" not in axes or "X" not in axes:
             raise ValueError(f"a TIFF with the axes {axes} has no rows and columns")
         pixels = np.moveaxis(pixels, (axes.index("Y"), axes.index("X")), (0, 1))
-        pixels = pixels.reshape(*pixels.shape[:2], -1)
+        pixels = _upright(pixels.reshape(*pixels.shape[:2], -1), orientation)
         return pixels if self.size is None else _fitted(pixels, self.size, self.fit)
 
 
@@ -212,12 +216,12 @@ def stored_mask(path: Path) -> Array:
     if suffix(path) in VOLUMES:
         return np.asanyarray(needs("nibabel", "data").load(path).dataobj)
     image = _opened(path, scaled=False)
-    if suffix(path) in _LOSSY:  # which blurs 0 and 255 into all that lies between
-        return np.asarray(image.convert("L")) > 127
     if image.mode in ("RGBA", "LA"):
         *colours, opacity = (np.asarray(channel) for channel in image.split())
         if np.ptp(opacity) > 0 and all(np.ptp(colour) == 0 for colour in colours):
             return opacity  # one colour, drawn where something is
+    if _is_lossy(path):  # which blurs 0 and 255 into all that lies between
+        return np.asarray(image.convert("L")) > 127
     # 16 bits (I) and floats (F) too may be class numbers; colours are not.
     numbers = image.mode in ("1", "L", "P", "F") or image.mode.startswith("I")
     return np.asarray(image if numbers else image.convert("L"))
@@ -233,13 +237,22 @@ def shown_part(sides: Sequence[int], size: Sequence[int], fit: Fit) -> tuple[sli
     return tuple(slice(start, start + part) for start, part in zip(starts, parts, strict=True))
 
 
+def resampled_type(dtype: Any) -> Any:
+    """Of values between stored ones. Booleans have none between: thin lines would grow, or be lost."""
+    return np.dtype(np.float32) if dtype == np.bool_ else dtype
+
+
 def has_bands(path: Path) -> bool:
-    """Whether a TIFF is more than an 8-bit picture of up to four channels. One that cannot be read is named later."""
+    """Whether a TIFF is more than an 8-bit picture: grey or coloured, with alpha or without. One that cannot be read is
+    named later."""
     tifffile = needs("tifffile", "data")
     try:
         with tifffile.TiffFile(path) as file:
-            page = file.pages[0]
-            return bool(page.dtype != np.uint8 or page.samplesperpixel > 4 or len(file.pages) > 1)
+            page, extras = file.pages[0], file.pages[0].extrasamples
+            channels = page.samplesperpixel - len(extras)
+            too_many = page.samplesperpixel > 4 or (channels > 1 and page.photometric not in _COLOURED)
+            other_extras = any(extra not in _ALPHA for extra in extras)
+            return bool(page.dtype != np.uint8 or too_many or other_extras or len(file.pages) > 1)
     except ImportError:
         raise
     except Exception:  # tifffile raises all kinds of errors on damaged files
@@ -253,11 +266,13 @@ def stored_sides(item: Item) -> tuple[int, ...]:
         return tuple(nibabel.as_closest_canonical(nibabel.load(item.path)).shape[2::-1])
     if suffix(item.path) in TIFFS:
         with needs("tifffile", "data").TiffFile(item.path) as file:
-            return file.pages[0].imagelength, file.pages[0].imagewidth
-    with needs("PIL.Image", "data").open(item.path) as file:
-        lies_on_its_side = file.getexif().get(_ORIENTATION, 1) >= 5
-        width, height = file.size
-        return (width, height) if lies_on_its_side else (height, width)
+            orientation = _orientation(file)
+            height, width = file.pages[0].imagelength, file.pages[0].imagewidth
+    else:
+        with needs("PIL.Image", "data").open(item.path) as file:
+            orientation = file.getexif().get(_ORIENTATION, 1)
+            width, height = file.size
+    return (width, height) if orientation >= 5 else (height, width)
 
 
 def stored_type(item: Item) -> Any:
@@ -276,7 +291,8 @@ def _scene(path: Path, changed: int) -> Any:
 
 def _opened(path: Path, scaled: bool = True) -> Any:
     pillow = needs("PIL.Image", "data")
-    with pillow.open(path) as file:
+    # By its path, Pillow maps a grey TIFF that lies on its side into memory with the sides of the upright one.
+    with path.open("rb") as stream, pillow.open(stream) as file:
         image = needs("PIL.ImageOps", "data").exif_transpose(file)
         image.load()
     if scaled and (image.mode.startswith("I") or image.mode == "F"):
@@ -285,6 +301,34 @@ def _opened(path: Path, scaled: bool = True) -> Any:
         top = 65535.0 if image.mode.startswith("I") else max(float(values.max()), 1.0)
         image = pillow.fromarray((values.clip(0, top) * (255 / top)).round().astype(np.uint8))
     return image
+
+
+def _is_lossy(path: Path) -> bool:
+    """Whether pixels come back from this file other than they were: JPEG, and one of the two kinds of WebP."""
+    if suffix(path) != ".webp":
+        return suffix(path) in (".jpeg", ".jpg")
+    with path.open("rb") as file:
+        file.seek(12)  # where the chunks begin
+        while len(head := file.read(8)) == 8:
+            if head[:4] in (b"VP8 ", b"VP8L"):
+                return head[:4] == b"VP8 "
+            length = int.from_bytes(head[4:], "little")
+            file.seek(length + length % 2, os.SEEK_CUR)
+    return False
+
+
+def _orientation(file: Any) -> int:
+    """Of an opened TIFF, 1 to 8."""
+    return int(file.pages[0].tags.valueof(_ORIENTATION, 1))
+
+
+def _upright(pixels: Array, orientation: int) -> Array:
+    """(H, W, ...) as stored -> as it is meant to be seen."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    return pixels[:, ::-1] if orientation in (2, 3, 6, 7) else pixels
 
 
 def _cut(image: Any, box: tuple[int, int, int, int]) -> Any:
@@ -310,8 +354,9 @@ def _fitted(values: Array, size: tuple[int, ...], fit: Fit, order: int = 1) -> A
 def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array:
     """(*S, ...) -> (*size, ...) linearly or by the nearest; smaller sizes are smoothed first, against aliasing."""
     sides = values.shape[: len(size)]
+    dtype = resampled_type(values.dtype) if order else values.dtype
     if sides == tuple(size):
-        return values
+        return values.astype(dtype, copy=False)
     ndimage = needs("scipy.ndimage", "data")
     rest = values.ndim - len(size)
     smooth = values.astype(np.float64)
@@ -320,9 +365,9 @@ def _interpolated(values: Array, size: tuple[int, ...], order: int = 1) -> Array
         smooth = ndimage.gaussian_filter(smooth, [*widths, *[0.0] * rest])
     factors = [new / old for old, new in zip(sides, size, strict=True)]
     zoomed = ndimage.zoom(smooth, [*factors, *[1.0] * rest], order=order, mode="nearest", grid_mode=True)
-    if np.issubdtype(values.dtype, np.integer):
+    if np.issubdtype(dtype, np.integer):
         zoomed = zoomed.round()
-    result: Array = zoomed.astype(values.dtype)
+    result: Array = zoomed.astype(dtype)
     return result
 
 

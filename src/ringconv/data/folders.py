@@ -14,6 +14,7 @@ from ringconv.data.dataset import DataSet
 from ringconv.data.decode import SUFFIXES, Item, suffix
 from ringconv.data.masks import classes_in_files
 from ringconv.data.options import DataOptions, GroupOf
+from ringconv.data.splits import check_groups
 
 SPLIT_NAMES = {
     "train": "train",
@@ -104,10 +105,8 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     Columns, by the names in its first line: ``path``; ``label`` (a class's name) or ``mask`` (a path); and optionally
     ``group`` (or patient, slide, scene) and ``split`` (train, val or test).
     """
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.DictReader(file)
-        columns = _columns(path, lines.fieldnames or ())
-        rows = list(lines)
+    header, rows = _read_csv(path)
+    columns = _columns(path, header)
     labels = [_value(row, columns, "label") for row in rows]
     classes = sorted({label for label in labels if label}, key=_natural)
     if "label" in columns:
@@ -136,13 +135,23 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         )
     if any(record.split for record in records) and not all(record.split for record in records):
         raise ValueError(f"{path}: some lines have a split and some have none")
-    _check_groups(path, records)
+    check_groups(path, ((record.group, record.split) for record in records))
     if "mask" not in columns:
         return assemble(path.stem, records, classes, options, progress)
     masks = [record.mask for record in records if record.mask is not None]
     found, notes = classes_in_files(path.stem, masks, options, progress)
     data = assemble(path.stem, records, found, options, progress)
     return replace(data, notes=(*data.notes, *notes))
+
+
+def _read_csv(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
+    """The names of the columns, and the lines below."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        lines = csv.DictReader(file)
+        try:
+            return lines.fieldnames or (), list(lines)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} must be UTF-8, which it is not ({error}): save it as such") from error
 
 
 def _columns(path: Path, found: Sequence[str]) -> dict[str, str]:
@@ -165,25 +174,14 @@ def _natural(label: str) -> tuple[bool, float, str]:
     return (False, float(label), label) if label.isdigit() else (True, 0.0, label)
 
 
-def _check_groups(path: Path, records: Sequence[Record]) -> None:
-    seen: dict[str, str] = {}
-    for record in records:
-        if record.group and record.split and seen.setdefault(record.group, record.split) != record.split:
-            raise ValueError(
-                f"{path}: the group {record.group!r} is in {seen[record.group]!r} and in {record.split!r}; a split must"
-                " not cut through a group"
-            )
-
-
 def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str] | None:
     """From the file of groups that the options name, or the function that they are."""
     if options.groups is None or not isinstance(options.groups, Path):
         return options.groups
-    with options.groups.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.DictReader(file)
-        if not {"path", "group"} <= set(lines.fieldnames or ()):
-            raise ValueError(f"{options.groups} needs the columns path and group in its first line")
-        groups = {(folder / line["path"]).resolve(): line["group"] for line in lines}
+    header, rows = _read_csv(options.groups)
+    if not {"path", "group"} <= set(header):
+        raise ValueError(f"{options.groups} needs the columns path and group in its first line")
+    groups = {(folder / row["path"]).resolve(): row["group"] for row in rows}
 
     def group_of(path: Path) -> str:
         if path.resolve() not in groups:

@@ -16,7 +16,10 @@ from ringconv.data.known import known_statistics
 from ringconv.data.masks import with_class_numbers
 from ringconv.data.options import DataOptions
 from ringconv.data.scales import scale_of
-from ringconv.data.splits import with_validation
+from ringconv.data.splits import check_groups, with_validation
+
+_MOST_CHANNELS = 16
+"""A side of more than these is hardly meant to be channels."""
 
 
 def load_npz(path: Path, options: DataOptions) -> DataSet:
@@ -36,11 +39,14 @@ def load_npz(path: Path, options: DataOptions) -> DataSet:
         raise ValueError(f"{path} has images of several types ({said}), which have several scales: store them with one")
     scale = max(scale_of(arrays[f"{name}_images"]) for name in names)
     splits = {name: _split(path, name, arrays, scale) for name in names}
+    grouped = {name: split.groups for name, split in splits.items() if split.groups is not None}
+    check_groups(path, ((str(group), name) for name, groups in grouped.items() for group in np.unique(groups)))
     task: Task = "segment" if f"{names[0]}_masks" in arrays else "classify"
     classes = tuple(map(str, arrays["class_names"])) if "class_names" in arrays else ()
-    notes: tuple[str, ...] = ()
+    notes = _notes_on(next(iter(splits.values())).images.shape[1:])
     if task == "segment":
-        classes, splits, notes = with_class_numbers(path, splits, classes, options)
+        classes, splits, more = with_class_numbers(path, splits, classes, options)
+        notes += more
     elif not classes:
         highest = max((int(split.targets[:].max()) for split in splits.values() if len(split)), default=0)
         classes = tuple(map(str, range(highest + 1)))
@@ -75,6 +81,8 @@ def _array(path: Path, file: Path) -> NDArray[Any]:
 
 def _split(path: Path, name: str, arrays: dict[str, NDArray[Any]], scale: float) -> Split:
     images: Rows = arrays[f"{name}_images"]
+    if images.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: {name}_images must be real numbers, got {images.dtype}")
     masks = arrays.get(f"{name}_masks")
     groups = arrays.get(f"{name}_groups")
     groups_as_text = None if groups is None else np.asarray(groups).astype(str).reshape(-1)
@@ -86,11 +94,40 @@ def _split(path: Path, name: str, arrays: dict[str, NDArray[Any]], scale: float)
     labels = np.asarray(arrays[f"{name}_labels"])
     if labels.ndim == 2 and labels.shape[1] > 1:
         raise ValueError(f"{path}: {name}_labels has {labels.shape[1]} labels per image; one is expected")
-    return Split(images, labels.reshape(-1).astype(np.int64), dimensions, scale, groups_as_text)
+    numbers = _class_numbers(f"{path}: {name}_labels", labels.reshape(-1))
+    return Split(images, numbers, dimensions, scale, groups_as_text)
+
+
+def _class_numbers(where: str, labels: NDArray[Any]) -> NDArray[np.int64]:
+    if labels.dtype.kind in "biu":
+        return labels.astype(np.int64)
+    whole = np.zeros(len(labels), bool)
+    if labels.dtype.kind == "f":
+        whole = np.isfinite(labels) & (labels == np.round(labels))
+    wrong = np.flatnonzero(~whole)
+    if len(wrong):
+        raise ValueError(
+            f"{where} must be class numbers, 0, 1, 2 and so on, got {labels[wrong[0]]!s} ({labels.dtype}) at row"
+            f" {wrong[0]}; their names belong in class_names"
+        )
+    return labels.astype(np.int64)
 
 
 def _dimensions(path: Path, shape: tuple[int, ...]) -> int:
-    """A last axis of up to 4 is channels: (N, H, W, 3) is pictures, (N, D, H, W) is volumes."""
+    """Of four axes, a last one of up to 4 is channels: (N, H, W, 3) is pictures, (N, D, H, W) is volumes."""
     if len(shape) not in (3, 4, 5):
         raise ValueError(f"{path}: images must have 3 to 5 axes, got the shape {tuple(shape)}")
     return 3 if len(shape) == 5 or (len(shape) == 4 and shape[-1] > 4) else 2
+
+
+def _notes_on(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """Volumes (D, H, W) that may be pictures: one side is short, and the other two are alike."""
+    if len(shape) != 3 or shape[-1] <= 4:
+        return ()
+    short, *others = sorted(shape)
+    if short > _MOST_CHANNELS or short == others[0] or others[0] != others[1]:
+        return ()
+    return (
+        f"images of the shape {tuple(shape)} are read as volumes (D, H, W) of one channel: an axis for the channel,"
+        " images[..., None], says so itself; pictures of up to 4 channels must have them last",
+    )

@@ -27,7 +27,7 @@ class DataOptions:
     grouped: bool | None = None
     """Whether splits keep groups whole. Default: yes, but for NWPU-10, where the paper draws crops one by one."""
     test: float = 0.2
-    """Share to test on, where neither the set nor ``per_class`` says what to test on."""
+    """Share to test on, where neither the set nor ``per_class`` says what to test on; 1 to test on everything."""
     per_class: int | None = None
     """Train on so many of each class and test on the rest, where the set does not say. NWPU-10: 100, MTARSI: 200."""
     validation: float = 0.0
@@ -54,9 +54,10 @@ class DataOptions:
         for name, allowed in (("fit", ("squash", "crop")), ("faults", ("refuse", "skip"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}, got {getattr(self, name)!r}")
-        for name in ("test", "validation"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a share in [0, 1), got {getattr(self, name)}")
+        if not 0 <= self.test <= 1:
+            raise ValueError(f"test must be a share in [0, 1], got {self.test}")
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation must be a share in [0, 1), got {self.validation}")
         if self.spacing is not None and not all(step > 0 for step in self.spacing):
             raise ValueError(f"spacing must be positive, got {self.spacing}")
 

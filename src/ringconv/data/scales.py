@@ -12,6 +12,9 @@ from ringconv.data.dataset import Rows
 _NARROW = tuple(np.dtype(name) for name in ("uint8", "int8", "uint16", "int16"))
 """Types whose largest value becomes 1. Those of floats and of wider integers may be in any unit."""
 _LARGEST = tuple(float(np.iinfo(dtype).max) for dtype in _NARROW)
+_SIGNED = tuple(float(np.iinfo(dtype).max) for dtype in _NARROW if dtype.kind == "i")
+_BEYOND = 0.5
+"""Resampling and noise lead a little out of 0 to 1; another unit leads further."""
 
 
 def scale_of(images: Rows) -> float:
@@ -20,12 +23,9 @@ def scale_of(images: Rows) -> float:
     if not np.issubdtype(images.dtype, np.integer):
         return 1.0
     # A picture without any pixel above 1 among a hundred spread over the set is not a picture.
-    some = np.unique(np.linspace(0, len(images) - 1, min(len(images), 100)).astype(np.int64))
-    largest = 0
-    for row in some:
-        image = images[[row]]
-        largest = max(largest, int(image.max()), -int(image.min()))
-    if len(some) and largest <= 1:
+    low, high = _range_of(images)
+    largest = max(int(high), -int(low))
+    if len(images) and largest <= 1:
         return 1.0
     # Hardly anything fills 32 bits: as a share of what they could hold, all images would be black.
     return float(np.iinfo(images.dtype).max if images.dtype.itemsize <= 2 else max(largest, 1))
@@ -37,6 +37,26 @@ def names_no_unit(dtype: Any, own: float, trained: float | None) -> bool:
     if np.dtype(dtype) in _NARROW:
         return False
     return trained is None or trained in _LARGEST or (trained == 1 and own != 1)
+
+
+def says_no_unit(dtype: Any, trained: float | None) -> str:
+    """To be said where :func:`names_no_unit`."""
+    said = "does not say what its training had" if trained is None else f"was trained on values up to {trained:g}"
+    return f"values are {dtype}, which have no scale of their own, and the checkpoint {said}"
+
+
+def check_unit(images: Rows, trained: float | None) -> None:
+    """Raise ValueError for floats that are not from 0 to 1 (-1 to 1 where the network was trained on signed integers),
+    if it knows only the unit of its pictures."""
+    if not np.issubdtype(images.dtype, np.floating) or trained not in _LARGEST:
+        return
+    low, high = _range_of(images)
+    least = -1 if trained in _SIGNED else 0
+    if not least - _BEYOND <= low <= high <= 1 + _BEYOND:
+        raise ValueError(
+            f"the {says_no_unit(images.dtype, trained)}: give it floats from {least} to 1, and not from {low:.4g} to"
+            f" {high:.4g}, or the integers that they were made from"
+        )
 
 
 def scale_as_trained(
@@ -71,3 +91,10 @@ def from_0_to_1(trained: float | None, mean: Sequence[float], std: Sequence[floa
     """Whether pictures on a scale from 0 to 1 are what a network was trained on. Floats stay as they are in training,
     so that only their mean and deviation tell."""
     return trained != 1 or all(abs(value) <= 1 for value in (*mean, *std))
+
+
+def _range_of(images: Rows) -> tuple[Any, Any]:
+    """The smallest and the largest value, in a hundred images spread over a set; 0 without any."""
+    some = np.unique(np.linspace(0, len(images) - 1, min(len(images), 100)).astype(np.int64))
+    found = [(image.min(), image.max()) for image in (images[[row]] for row in some)]
+    return min((low for low, _ in found), default=0), max((high for _, high in found), default=0)

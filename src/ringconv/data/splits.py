@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,14 +20,14 @@ def hold_out(
 
     Args:
         strata: (N,) class of each row; all equal where there are none.
-        share: in [0, 1).
+        share: in [0, 1].
         groups: (N,); rows of one group stay together, and classes come out as even as whole groups allow.
 
     Returns:
         Two sorted arrays that share no row, and no group.
     """
-    if not 0 <= share < 1:
-        raise ValueError(f"the share to hold out must be in [0, 1), got {share}")
+    if not 0 <= share <= 1:
+        raise ValueError(f"the share to hold out must be in [0, 1], got {share}")
     classes, counts, members, _ = _grouped(strata, groups)
     wanted = np.round(share * np.bincount(classes, minlength=counts.shape[1]))
     held = np.zeros(counts.shape[1])
@@ -95,6 +96,21 @@ def with_validation(splits: Mapping[str, Split], share: float, seed: int, groupe
         kept, held = hold_out(strata, share, seed, train.groups if grouped else None)
         splits |= {"train": train.take(kept), "val": train.take(held)}
     return {name: splits[name] for name in ("train", "val", "test") if name in splits and len(splits[name])}
+
+
+def check_groups(where: Path, images: Iterable[tuple[str | None, str | None]]) -> None:
+    """Raise ValueError if a split cuts through a group.
+
+    Args:
+        images: group and split of each; None or "" where there is none.
+    """
+    seen: dict[str, str] = {}
+    for group, split in images:
+        if group and split and seen.setdefault(group, split) != split:
+            raise ValueError(
+                f"{where}: the group {group!r} is in {seen[group]!r} and in {split!r}; a split must not cut through a"
+                " group"
+            )
 
 
 def _grouped(

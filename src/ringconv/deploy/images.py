@@ -13,7 +13,7 @@ from ringconv._extras import needs
 from ringconv.data.dataset import normalise
 from ringconv.data.decode import PICTURES, TIFFS, Array, Bands, Item, Picture, has_bands
 from ringconv.data.folders import images_below
-from ringconv.data.scales import names_no_unit, scale_as_trained, scale_of
+from ringconv.data.scales import names_no_unit, says_no_unit, scale_as_trained, scale_of
 from ringconv.models.checkpoint import Preprocessing
 
 
@@ -79,6 +79,5 @@ def _scale(pixels: Array, preprocessing: Preprocessing) -> float:
     """The stored value that becomes 1, as in training."""
     own, trained = scale_of(pixels[None]), preprocessing.scale
     if names_no_unit(pixels.dtype, own, trained):
-        said = "does not say what its training had" if trained is None else f"was trained on values up to {trained:g}"
-        raise OSError(f"its values are {pixels.dtype}, which have no scale of their own, and the checkpoint {said}")
+        raise OSError(f"its {says_no_unit(pixels.dtype, trained)}")
     return scale_as_trained(pixels.dtype, own, trained, preprocessing.mean, preprocessing.std)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -150,7 +151,7 @@ def save_model(
     tensors = {key: value.detach().cpu().clone().contiguous() for key, value in model.state_dict().items()}
     _check_shapes(tensors, info, f"the {type(model).__name__} is not what create_model makes any more", model)
     metadata = {"format": "pt", _KEY: _to_json(info)}
-    data = needs("safetensors.torch", "models").save(tensors, metadata)
+    data = _in_order(needs("safetensors.torch", "models").save(tensors, metadata))
     partial = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         partial.write_bytes(data)
@@ -266,6 +267,17 @@ class _WithoutDrawing(TorchFunctionMode):
 
 
 # -- the metadata
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with its metadata sorted: safetensors has it in an order that changes from call to call, and equal
+    models are to be equal files."""
+    (length,) = struct.unpack_from("<Q", data)
+    header = json.loads(data[8 : 8 + length])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # so that the tensors are aligned
+    return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
 def _to_json(info: CheckpointInfo) -> str:

@@ -83,7 +83,7 @@ CHOICES = Study(
         for name in (
             "published", "binned", "hard-rings", "unit-init", "area", "unit-norm", "area-unit-norm", "area-orthonormal",
             "smooth-edge", "lowpass", "disc", "harmonics-1", "harmonics-2", "harmonics-2-all", "harmonics-1-narrow",
-            "harmonics-2-narrow", "view",
+            "harmonics-2-narrow", "harmonics-1-3x3", "view",
         )
     ),
     split="val",
@@ -125,7 +125,6 @@ CHOICES_OF_MASKS = Study(
             _row(name, _ROWS[name][0], replace(nuclei_settings("gmr_unet", **_ROWS[name][1]), epochs=100))
             for name in (
                 "published",
-                "area-unit-norm",
                 "smooth-edge",
                 "harmonics-1",
                 "harmonics-2",

@@ -37,6 +37,11 @@ _ALIKE: dict[_Kind, str] = {
 }
 """The set of the paper whose training is taken for others of its kind."""
 
+_SMALL_KERNELS: Options = {"kernel_size": 3, "harmonics": 1}
+"""Of ring networks of images: what learned best on the validation images of docs/results.md."""
+_TRIED_ON = ("gmr_resnet", "gmr_unet")
+"""Beginnings of the names of such networks."""
+
 _SMALL_IMAGE = 64
 """Longest side up to which the paper's networks keep the full resolution after the stem."""
 _FASTER_WITH_CHANNELS_LAST = ("resnet", "gmr_resnet", "r3d", "gmr_r3d")
@@ -148,12 +153,28 @@ def settings_for_data(
     network = network_like(model)
     paper = _paper_settings(where, data, model, network, size, seed)
     chosen = replace(paper, **_smaller(paper, data, network, scale, fixed_size=size is not None))
-    of_scale = dict(chosen.model_options)
-    if scale != "paper":  # the layers' own default is better than the paper's form
-        of_scale.pop("preset", None)
-    options = {**of_scale, **({} if width is None else {"width": width}), **(model_options or {})}
+    asked = {**({} if width is None else {"width": width}), **(model_options or {})}
+    options = {**chosen.model_options, **asked}
+    if scale != "paper":
+        options = {**_beyond_paper(model, data, chosen.model_options, published="preset" in asked), **asked}
     chosen = replace(chosen, model_options=options, epochs=chosen.epochs if epochs is None else epochs)
     return OwnData(chosen, changes_between(paper, chosen))
+
+
+def _beyond_paper(model: str, data: DataSet, of_paper: Options, published: bool) -> dict[str, Any]:
+    """Options of a network in the form that learns best.
+
+    Args:
+        published: the form of the rings is asked for, and not ours to choose.
+    """
+    options = {name: value for name, value in of_paper.items() if name != "preset"}
+    if data.dimensions != 2:
+        return options
+    if model_entry(model).family == "unet":
+        options["norm"] = "batch"  # an instance norm counts what turns in from beyond the frame, everywhere
+    if model.startswith(_TRIED_ON) and not published:
+        options |= _SMALL_KERNELS
+    return options
 
 
 def _paper_settings(

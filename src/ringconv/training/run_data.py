@@ -12,7 +12,7 @@ import numpy as np
 
 from ringconv._progress import Progress
 from ringconv.data import DataSet, open_data
-from ringconv.data.scales import scale_as_trained
+from ringconv.data.scales import check_unit, scale_as_trained
 from ringconv.models.checkpoint import Preprocessing
 from ringconv.training.runs import CONFIG, settings_of_config
 from ringconv.training.settings import TrainSettings
@@ -48,7 +48,9 @@ def reopen_data(
         data = settings.data
     given = given or {}
     of_run = {} if settings is None else _options_of(settings, data)
-    of_run = {name: value for name, value in of_run.items() if name not in given}
+    # A share to test on stands for the number to train on, which would win over it.
+    replaced = {*given, "per_class"} if "test" in given else set(given)
+    of_run = {name: value for name, value in of_run.items() if name not in replaced}
     options: dict[str, Any] = {} if prepared is None else {"size": prepared.size, "fit": prepared.fit}
     options = {name: value for name, value in {**options, **of_run, **given}.items() if value is not None}
     try:
@@ -58,7 +60,11 @@ def reopen_data(
     if prepared is not None and prepared.scale is not None:
         opened = _scaled_as_trained(opened, prepared)
     if config is not None and settings is not None and _is_same_place(data, settings.data):
+        if opened.drawn and given.get("test") == 1:
+            raise ValueError(f"{data} is what the network was trained on: test=1 would test it on its training images")
         opened = opened if _OF_SPLITS & set(given) else _compared_with(opened, config, settings)
+    elif opened.drawn and "test" not in given:
+        opened = _with_note_on_what_is_drawn(opened)
     if not of_run:
         return opened
     said = ", ".join(f"{name}={json.dumps(value)}" for name, value in of_run.items())
@@ -77,6 +83,7 @@ def _scaled_as_trained(data: DataSet, prepared: Preprocessing) -> DataSet:
     splits = {}
     for name, split in data.splits.items():
         try:
+            check_unit(split.images, prepared.scale)
             scale = scale_as_trained(split.images.dtype, split.scale, prepared.scale, prepared.mean, prepared.std)
         except ValueError as error:
             raise ValueError(f"{data.name}: {error}") from error
@@ -99,6 +106,16 @@ def _compared_with(data: DataSet, config: Mapping[str, Any], settings: TrainSett
     return replace(data, notes=(*data.notes, note))
 
 
+def _with_note_on_what_is_drawn(data: DataSet) -> DataSet:
+    """Whether these are the images of the training under another path, only their owner can tell."""
+    tested, images = len(data.splits.get("test", ())), sum(map(len, data.splits.values()))
+    note = (
+        f"{data.name} does not say what to test on: {tested:,} of its {images:,} images were drawn for that, as in"
+        " training. If none of them was trained on, the data option test=1 tests all"
+    )
+    return replace(data, notes=(*data.notes, note))
+
+
 def settings_beside(checkpoint: Path) -> TrainSettings | None:
     """Of the run that a checkpoint belongs to; None if it does not lie in the folder of one."""
     config = _read_config(checkpoint)
@@ -116,27 +133,28 @@ def _read_config(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def with_classes_of(names: Sequence[str], data: DataSet) -> DataSet:
-    """With the class numbers that a checkpoint has for its class names; refuses data of other classes."""
+    """With the class numbers that a checkpoint has for its class names; refuses data of other classes. Some that the
+    checkpoint knows may not be there."""
     names = tuple(names)
     if not names or data.task != "classify" or names == data.classes:
         return data
-    if len(names) != len(data.classes):
-        raise ValueError(f"the checkpoint knows {len(names)} classes, {data.name} has {len(data.classes)}")
+    strange = [title for title in data.classes if title not in names]
+    missing = [title for title in names if title not in data.classes]
     numbers = tuple(map(str, range(len(names))))
-    if set(names) != set(data.classes) and numbers in (names, data.classes):
+    if strange and len(names) == len(data.classes) and numbers in (names, data.classes):
         which = "the checkpoint" if names == numbers else data.name
         note = f"{which} has numbers for classes instead of names, which are taken in their order"
         return replace(data, notes=(*data.notes, note))
-    if set(names) != set(data.classes):
-        strange = [title for title in data.classes if title not in names]
-        missing = [title for title in names if title not in data.classes]
+    if strange:
+        instead = f"{', '.join(missing)} instead" if missing else f"{', '.join(names)} only"
         raise ValueError(
-            f"{data.name} has the classes {', '.join(strange)} that the checkpoint does not know; it knows"
-            f" {', '.join(missing)} instead: name them as in training"
+            f"{data.name} has the classes {', '.join(strange)} that the checkpoint does not know; it knows {instead}:"
+            " name them as in training"
         )
     number = np.array([names.index(title) for title in data.classes])
     splits = {name: replace(split, targets=number[split.labels]) for name, split in data.splits.items()}
-    return replace(data, classes=names, splits=splits)
+    notes = (f"{data.name} has no images of {', '.join(missing)}, which the checkpoint knows too",) if missing else ()
+    return replace(data, classes=names, splits=splits, notes=(*data.notes, *notes))
 
 
 def _is_same_place(data: str, other: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ringconv._turned import Padding
 
@@ -166,12 +166,16 @@ class TrainSettings:
             raise ValueError(f"size must be at least 1, got {self.size}")
 
     def _check_types(self) -> None:
-        hints = get_type_hints(TrainSettings)
-        for f in fields(self):
-            value, choices = getattr(self, f.name), _choices(hints[f.name])
+        size: Any = self.size
+        if isinstance(size, list):  # JSON has lists only
+            object.__setattr__(self, "size", tuple(size))
+        for name, hint in get_type_hints(TrainSettings).items():
+            value, choices = getattr(self, name), _choices(hint)
             if choices and value not in choices:
                 allowed = ", ".join(map(repr, choices))
-                raise ValueError(f"{f.name} must be one of {allowed}, got {value!r}")
+                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+            if not choices and hint != Options and not _is_a(hint, value):
+                raise ValueError(f"{name} must be {_said(hint)}, got {value!r}")
         for name in ("model_options", "data_options"):
             options = getattr(self, name)
             if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
@@ -187,8 +191,6 @@ class TrainSettings:
         for name in ("num_classes", "in_chans"):
             if name in self.model_options:
                 raise ValueError(f"{name} is taken from the data; leave it out of model_options")
-        if isinstance(self.size, Sequence):  # JSON has lists only
-            object.__setattr__(self, "size", tuple(self.size))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_json` reads it back."""
@@ -218,9 +220,29 @@ def _choices(hint: Any) -> Sequence[Any]:
     return (*get_args(literals[0]), *((None,) if optional else ()))
 
 
+_SAID = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "None"}
+
+
+def _is_a(hint: Any, value: Any) -> bool:
+    """Whether a value is of such a type. Whole numbers are numbers too; True and False are none here."""
+    if get_origin(hint) is tuple:
+        return isinstance(value, tuple) and all(_is_a(get_args(hint)[0], part) for part in value)
+    if get_args(hint):  # a union
+        return any(_is_a(part, value) for part in get_args(hint))
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _said(hint: Any) -> str:
+    if get_origin(hint) is tuple:
+        return "a tuple of such"
+    return " or ".join(map(_said, get_args(hint))) or _SAID[hint]
+
+
 def _nonempty(settings: TrainSettings, *names: str) -> None:
     for name in names:
-        if not isinstance(getattr(settings, name), str) or not getattr(settings, name):
+        if not getattr(settings, name):
             raise ValueError(f"{name} must be a name, got {getattr(settings, name)!r}")
 
 

@@ -57,6 +57,38 @@ def test_what_was_trained_on_is_not_tested_on(tmp_path, photos):
         assert found.notes == ("read as in training, with validation=0.25, per_class=3, seed=7, grey=true",)
 
 
+def test_all_of_other_data_can_be_tested(tmp_path, photos):
+    """By default it is drawn from, and said: it may be what was trained on, under another path."""
+    shutil.copytree(photos, tmp_path / "elsewhere")
+    where = str(tmp_path / "elsewhere")
+    _, checkpoint = a_run(tmp_path, photos)
+    found = reopen_data(checkpoint, PREPARED, where)
+    assert len(found["test"]) == 6
+    assert "6 of its 30 images were drawn" in found.notes[0]
+    assert "test=1 tests all" in found.notes[0]
+    assert not any("drawn" in note for note in reopen_data(checkpoint, PREPARED).notes)
+    found = reopen_data(checkpoint, PREPARED, where, given={"test": 1})
+    assert list(found.splits) == ["test"]
+    assert levels(found, "test") == list(range(30))
+    assert not any("drawn" in note for note in found.notes)
+    with pytest.raises(ValueError, match="photos is what the network was trained on: test=1 would"):
+        reopen_data(checkpoint, PREPARED, given={"test": 1})
+
+
+def test_a_share_to_test_on_takes_the_place_of_a_number_to_train_on(tmp_path, photos):
+    shutil.copytree(photos, tmp_path / "elsewhere")
+    _, checkpoint = a_run(tmp_path, photos, per_class=3)
+    assert len(reopen_data(checkpoint, PREPARED, str(tmp_path / "elsewhere"))["test"]) == 21
+    assert len(reopen_data(checkpoint, PREPARED, str(tmp_path / "elsewhere"), given={"test": 1})["test"]) == 30
+
+
+def test_data_with_splits_of_its_own_has_no_note_on_drawing(tmp_path, photos):
+    for split in ("train", "test"):
+        shutil.copytree(photos, tmp_path / "elsewhere" / split)
+    _, checkpoint = a_run(tmp_path, photos)
+    assert not any("drawn" in note for note in reopen_data(checkpoint, PREPARED, str(tmp_path / "elsewhere")).notes)
+
+
 def test_given_options_win(tmp_path, photos):
     _, checkpoint = a_run(tmp_path, photos, per_class=3, grey=True)
     found = reopen_data(checkpoint, PREPARED, given={"per_class": 5, "grey": None, "size": 4})
@@ -96,6 +128,19 @@ def test_pictures_for_a_network_of_floats_from_0_to_255_are_refused(tmp_path, ph
     known = Preprocessing((8, 8), (120.0,) * 3, (60.0,) * 3, scale=1.0)
     with pytest.raises(ValueError, match=r"photos: the values are uint8, and the network was trained on floats"):
         reopen_data(tmp_path / "model.safetensors", known, str(photos))
+
+
+def test_floats_from_0_to_255_for_a_network_of_bytes_are_refused(tmp_path):
+    images = np.random.default_rng(0).random((4, 8, 8)).astype(np.float32)
+    known = replace(PREPARED, scale=255.0)
+    for name, values in (("shares", images), ("levels", 255 * images), ("signed", 2 * images - 1)):
+        np.savez(tmp_path / f"{name}.npz", test_images=values, test_labels=[0, 1, 0, 1])
+    found = reopen_data(tmp_path / "model.safetensors", known, str(tmp_path / "shares.npz"))
+    np.testing.assert_array_equal(found["test"].batch(slice(None))[0][:, 0], images)
+    for name in ("levels", "signed"):
+        message = f"{name}: the values are float32, which have no scale .* trained on values up to 255: give it floats"
+        with pytest.raises(ValueError, match=message):
+            reopen_data(tmp_path / "model.safetensors", known, str(tmp_path / f"{name}.npz"))
 
 
 def test_data_that_changed_since_training_has_a_note(tmp_path, photos):
@@ -151,8 +196,19 @@ def test_other_classes_are_refused(photos):
     data = open_data(photos)
     with pytest.raises(ValueError, match=r"photos has the classes b, c that .* does not know; it knows B, d instead"):
         with_classes_of(("a", "B", "d"), data)
-    with pytest.raises(ValueError, match="knows 2 classes, photos has 3"):
+    with pytest.raises(ValueError, match=r"photos has the classes c that .* does not know; it knows a, b only"):
         with_classes_of(("a", "b"), data)
+
+
+def test_some_classes_may_not_be_there(photos):
+    data = open_data(photos)
+    found = with_classes_of(("z", "c", "y", "b", "a"), data)
+    assert found.classes == ("z", "c", "y", "b", "a")
+    for split in ("train", "test"):
+        assert [found.classes[label] for label in found[split].labels] == [
+            data.classes[label] for label in data[split].labels
+        ]
+    assert found.notes == ("photos has no images of z, y, which the checkpoint knows too",)
 
 
 def test_numbers_stand_for_any_names(photos):
