@@ -126,7 +126,6 @@ CHOICES_OF_MASKS = Study(
             for name in (
                 "published",
                 "smooth-edge",
-                "harmonics-1",
                 "harmonics-2",
                 "harmonics-2-smooth",
                 "harmonics-1-3x3",
