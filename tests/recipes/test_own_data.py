@@ -102,6 +102,15 @@ def test_ring_networks_of_images_have_small_kernels_and_harmonics_below_the_pape
     assert not {"kernel_size", "harmonics"} & set(volumes)
 
 
+def test_networks_are_given_options_that_they_take() -> None:
+    for model in list_models():
+        entry = model_entry(model)
+        for dimensions in {2, 3} & set(entry.dimensions):  # no data has one
+            masks = entry.task == "segmentation"
+            of = data(size=(16,) * dimensions, masks=masks)
+            assert set(settings_for_data("x", of, model, "cpu").settings.model_options) <= set(entry.options), model
+
+
 def test_u_nets_of_images_have_equal_norms() -> None:
     for scale, norm in (("cpu", "batch"), ("tiny", "batch"), ("paper", None)):
         for model in ("unet", "gmr_unet", "symm_unet"):

@@ -170,7 +170,8 @@ def _beyond_paper(model: str, data: DataSet, of_paper: Options, published: bool)
     options = {name: value for name, value in of_paper.items() if name != "preset"}
     if data.dimensions != 2:
         return options
-    if model_entry(model).family == "unet":
+    entry = model_entry(model)
+    if entry.family == "unet" and "norm" in entry.options:  # e2_unet has norms of its own
         options["norm"] = "batch"  # an instance norm counts what turns in from beyond the frame, everywhere
     if model.startswith(_TRIED_ON) and not published:
         options |= _SMALL_KERNELS
