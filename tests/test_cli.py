@@ -133,6 +133,16 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"ringconv {__version__}\n"
 
 
+def test_the_package_runs_as_a_module_with_the_exit_status_of_the_command():
+    module = [sys.executable, "-m", "ringconv"]
+    assert subprocess.run([*module, "--version"], check=True, capture_output=True, text=True).stdout == (
+        f"ringconv {__version__}\n"
+    )
+    refused = subprocess.run([*module, "comparee"], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "did you mean 'compare'?" in refused.stderr
+
+
 @pytest.mark.parametrize("package", ["tyro", "rich.console", "skimage"])
 def test_a_missing_package_names_the_extra(package, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, package, None)

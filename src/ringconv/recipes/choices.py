@@ -60,6 +60,14 @@ _ROWS: dict[str, tuple[str, dict[str, Any]]] = {
         "area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3",
         {**SMALL, "harmonics": 1},
     ),
+    "harmonics-1-3x3-stem-3": (
+        "area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3, also in the stem",
+        {**SMALL, "harmonics": 1, "stem_kernel_size": 3},
+    ),
+    "harmonics-1-3x3-stem-9": (
+        "area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3, of 9x9 in the stem",
+        {**SMALL, "harmonics": 1, "stem_kernel_size": 9},
+    ),
     "harmonics-2-5x5": (
         "area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2, kernels of 5x5, width 6",
         {**SMOOTH, "harmonics": 2, "kernel_size": 5, "width": 6},
@@ -104,7 +112,8 @@ CHOICES_WITH_DISC = Study(
         )
         for name in (
             "published", "area", "unit-norm", "area-unit-norm", "area-orthonormal", "smooth-edge", "lowpass",
-            "harmonics-2-narrow", "harmonics-2-narrow-smooth", "smooth-3x3", "harmonics-1-3x3", "harmonics-2-5x5",
+            "harmonics-2-narrow", "harmonics-2-narrow-smooth", "smooth-3x3", "harmonics-1-3x3",
+            "harmonics-1-3x3-stem-3", "harmonics-1-3x3-stem-9", "harmonics-2-5x5",
         )
     ),
     split="val",

@@ -49,7 +49,9 @@ def _network_options(recipe: str) -> dict[str, Any]:
 
 _EQUAL_STEM: dict[str, Any] = {"stem_kernel_size": 5}
 """For networks whose stem would else have the kernel size of their other layers."""
-_ORIENTED = "area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2; pooling over a disc, only the disc seen"
+_SEEN = "pooling over a disc, only the disc seen"
+_ORIENTED = f"area-sampled, unit norm, smooth edge, harmonics of orders 1 and 2; {_SEEN}"
+_SMALL = f"area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3; {_SEEN}"
 
 
 def _nwpu_row(model: str, label: str, *, printed: bool = True, **options: Any) -> Trial:
@@ -91,7 +93,7 @@ NWPU = Study(
         ),
         Trial(
             "gmr_resnet18-disc-w64",
-            "GMR-R18, width 64; area-sampled, unit norm; pooling over a disc, only the disc seen",
+            f"GMR-R18, width 64; area-sampled, unit norm; {_SEEN}",
             replace(nwpu_settings("gmr_resnet18", 64, **UNIT_NORM, **DISC), epochs=160, batch_size=64),
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
@@ -102,6 +104,12 @@ NWPU = Study(
             paper=_printed("tab:main/nwpu10/gmr_resnet18"),
         ),
         Trial(
+            "gmr_resnet18-small-w64",
+            f"GMR-R18, width 64; {_SMALL}",
+            replace(nwpu_settings("gmr_resnet18", 64, **SMALL, **DISC, harmonics=1), epochs=100, batch_size=32),
+            paper=_printed("tab:main/nwpu10/gmr_resnet18"),
+        ),
+        Trial(
             "gmr_resnet18-oriented-w12",
             f"GMR-R18, width 12; {_ORIENTED}",
             nwpu_settings("gmr_resnet18", 12, **SMOOTH, **DISC, harmonics=2),
@@ -109,8 +117,7 @@ NWPU = Study(
         ),
         Trial(
             "gmr_resnet18-small-w16",
-            "GMR-R18, width 16; area-sampled, unit norm, smooth edge, harmonics of order 1, kernels of 3x3; pooling"
-            " over a disc, only the disc seen",
+            f"GMR-R18, width 16; {_SMALL}",
             nwpu_settings("gmr_resnet18", 16, **SMALL, **DISC, harmonics=1),
             THREE_SEEDS,
             _printed("tab:main/nwpu10/gmr_resnet18"),
