@@ -96,3 +96,9 @@ def test_weights_of_a_layer():
     assert HarmonicConv2d(4, 6, 1, bias=False).weight.shape == (1, 6, 4, 1)
     with pytest.raises(ValueError, match="max_order must be at least 0, got -1"):
         HarmonicConv2d(1, 1, 3, max_order=-1)
+
+
+@pytest.mark.parametrize(("rings", "error"), [("3", TypeError), (3.0, TypeError), (0, ValueError)])
+def test_impossible_rings_are_explained(rings, error):
+    with pytest.raises(error, match=f"rings must be .*, got {rings!r}"):
+        HarmonicConv2d(3, 4, 5, rings=rings)

@@ -1,5 +1,7 @@
 """The residual skeleton: sizes of its maps, dilation, groups, features for other heads, one to three dimensions."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -25,10 +27,16 @@ def test_plain_and_ring_maps_have_equal_sizes(options, size):
 def test_impossible_sizes_are_explained():
     with pytest.raises(ValueError, match="depth must be one of 18, 34, 50, got 20"):
         resnet(20)
-    with pytest.raises(ValueError, match="kernel_size must be odd, so that maps keep their size, got 4"):
+    with pytest.raises(ValueError, match="kernel_size must be an odd int, so that maps keep their size, got 4"):
         gmr_resnet(kernel_size=(9, 9, 4, 5))
-    with pytest.raises(ValueError, match="stem_kernel_size must be odd"):
+    with pytest.raises(ValueError, match="stem_kernel_size must be an odd int"):
         resnet(stem_kernel_size=4)
+    for name in ("gmr_densenet121", "gmr_convnext_tiny", "gmr_unet"):
+        for size in (None, 3.0, (9, 9, None, 5)):
+            with pytest.raises(
+                ValueError, match=re.escape(f"kernel_size must be an odd int, so that maps keep their size, got {size}")
+            ):
+                create_model(name, kernel_size=size)
     with pytest.raises(ValueError, match=r"rings must be one value or one per stage \(4\), got \(3, 3\)"):
         gmr_resnet(rings=(3, 3))
     with pytest.raises(ValueError, match=r"kernel_size must be an int or 2 ints, got 9\.0"):

@@ -36,7 +36,7 @@ def test_impossible_options_are_explained():
         create_model("gmr_unet", norm="layer")
     with pytest.raises(ValueError, match="dimensions must be 2 or 3, got 1"):
         create_model("unet", dimensions=1)
-    with pytest.raises(ValueError, match="kernel_size must be odd"):
+    with pytest.raises(ValueError, match="kernel_size must be an odd int"):
         create_model("gmr_unet", kernel_size=4)
 
 

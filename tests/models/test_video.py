@@ -41,7 +41,7 @@ def test_a_flat_stem_is_said_to_break_the_symmetry():
 
 
 def test_impossible_options_are_explained():
-    with pytest.raises(ValueError, match="time_kernel_size must be odd"):
+    with pytest.raises(ValueError, match="time_kernel_size must be an odd int"):
         create_model("gmr_r2plus1d", time_kernel_size=2)
     with pytest.raises(ValueError, match=r"a kernel in space is square, so its size is one int, got \(3, 7, 7\)"):
         create_model("r2plus1d", stem_kernel_size=(3, 7, 7))

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from ringconv._checks import check_positive_int
 from ringconv._computed_weights import of_weight
 from ringconv.baselines._kernel_conv import KernelConv, check_square
 from ringconv.baselines.fields import FieldLayers
@@ -59,6 +60,8 @@ class HarmonicConv2d(KernelConv):
     ) -> None:
         if max_order < 0:
             raise ValueError(f"max_order must be at least 0, got {max_order}")
+        if rings is not None:
+            check_positive_int("rings", rings)
         self.max_order = max_order
         self.rings = rings
         self.lifting = lifting

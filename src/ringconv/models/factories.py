@@ -301,9 +301,9 @@ def after_downsampling(
 
 
 def check_odd(name: str, sizes: Sequence[int]) -> None:
-    if any(size < 1 or size % 2 == 0 for size in sizes):
+    if not all(is_integer(size) and size > 0 and size % 2 for size in sizes):
         given = sizes[0] if len(set(sizes)) == 1 else tuple(sizes)
-        raise ValueError(f"{name} must be odd, so that maps keep their size, got {given}")
+        raise ValueError(f"{name} must be an odd int, so that maps keep their size, got {given!r}")
 
 
 def check_positive(**sizes: int) -> None:
