@@ -777,6 +777,10 @@ def test_integers_of_numpy_are_integers():
     layer = GMRConv2d(np.int64(2), np.int32(4), np.int64(3), padding=np.int64(1), rings=np.int64(2))
     assert layer(torch.zeros(1, 2, 5, 5)).shape == (1, 4, 5, 5)
     assert type(layer.in_channels) is int
+    layer = GMRConv2d(2, 4, 5, harmonics=np.int64(1), harmonic_rings=np.array([1, 2]), spacing=np.array([1.0, 2.0]))
+    assert layer.harmonic_basis().shape == (2, 1, 2, 5, 5)
+    assert type(layer.harmonics) is int
+    assert layer.geometry.spacing == (1.0, 2.0)
 
 
 def test_widths_of_binned_rings_are_set_by_either_name():

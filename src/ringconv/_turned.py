@@ -148,10 +148,10 @@ class Turner:
         key = ("disc", size, x.device)
         if key not in self._grids:
             halves = [(side - 1) / 2 * step for side, step in zip(size, self._steps(dimensions), strict=True)]
-            places = [
-                torch.linspace(-half, half, side, dtype=torch.float64, device=x.device)
+            places = [  # not every device has float64
+                torch.linspace(-half, half, side, dtype=torch.float64, device="cpu")
                 for half, side in zip(halves, size, strict=True)
             ]
             squares = torch.meshgrid(*(place.square() for place in places), indexing="ij")
-            self._grids[key] = functools.reduce(torch.add, squares) <= min(halves) ** 2
+            self._grids[key] = (functools.reduce(torch.add, squares) <= min(halves) ** 2).to(x.device)
         return self._grids[key]

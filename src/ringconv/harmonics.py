@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ringconv._checks import is_integer
 from ringconv._ring_samples import (
     Array,
     doubled_offsets,
@@ -59,7 +60,7 @@ def chosen_rings(geometry: RingGeometry, harmonics: int, rings: HarmonicRings) -
             raise ValueError(f"harmonic_rings must be 'middle', 'all' or numbers of rings, got {rings!r}")
         chosen = (n // 2,) if rings == "middle" else tuple(range(min(1, n - 1), n))
     else:
-        chosen = () if isinstance(rings, int) else tuple(rings)
+        chosen = () if is_integer(rings) else tuple(rings)
         if not chosen or len(set(chosen)) < len(chosen) or not all(ring in range(n) for ring in chosen):
             raise ValueError(f"harmonic_rings must be different numbers from 0 to {n - 1}, got {rings!r}")
     for ring in chosen:

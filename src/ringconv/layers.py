@@ -6,13 +6,13 @@ import difflib
 import inspect
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
-from ringconv._checks import check_choice, check_positive_int
+from ringconv._checks import check_choice, check_positive_int, is_integer
 from ringconv._ring_kernel import Init, RingKernel, SigmaMode, without_autocast
 from ringconv.harmonics import HarmonicRings, chosen_rings
 from ringconv.ops import (
@@ -161,7 +161,7 @@ class _GMRConvNd(RingKernel):
         check_choice("method", method, METHODS)
         if rings is not None:
             check_positive_int("rings", rings)
-        if spacing is not None and not isinstance(spacing, Sequence):
+        if spacing is not None and not isinstance(spacing, Iterable):
             raise TypeError(f"spacing must be one voxel size per axis, got {spacing!r}")
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be floating, got {dtype}")
@@ -171,6 +171,7 @@ class _GMRConvNd(RingKernel):
                 f' use method="dense" (or "auto"), not {method!r}'
             )
         self._check_harmonics(harmonics, sigma)
+        harmonics = int(harmonics)
 
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -299,7 +300,7 @@ class _GMRConvNd(RingKernel):
         return LayerShape(self.in_channels, self.out_channels, self.groups, self.kernel_size, self.rings, self.stride)
 
     def _check_harmonics(self, harmonics: int, sigma: SigmaMode | None) -> None:
-        if not isinstance(harmonics, int) or isinstance(harmonics, bool) or harmonics < 0:
+        if not is_integer(harmonics) or harmonics < 0:
             raise ValueError(f"harmonics must be an int of at least 0, the highest order, got {harmonics!r}")
         if harmonics and self._dimensions != 2:
             raise ValueError(

@@ -167,15 +167,19 @@ class DiscView(nn.Module):
 
 
 def _disc(x: Tensor, d: int) -> Tensor:
-    """How far each pixel of the last d axes lies within the disc: w = clip(s / 2 - r + 1/2, 0, 1), in float64.
+    """How far each pixel of the last d axes lies within the disc: w = clip(s / 2 - r + 1/2, 0, 1).
 
-    r is the distance from the centre and s the shortest side in pixels, so the edge is a ramp one pixel wide.
+    In float32, or float64 for such an input. r is the distance from the centre and s the shortest side in pixels, so
+    the edge is a ramp one pixel wide.
     """
-    squares, sides = x.new_zeros((), dtype=torch.float64), []
+    squares, sides = x.new_zeros((), dtype=torch.float32), []
     for axis in range(-d, 0):
-        # 1, 2, ...; not by arange, which torch.fx cannot trace. Half precision could not count that far.
-        index = x.new_ones(x.shape[axis], dtype=torch.float64).cumsum(0)
+        # 1, 2, ...; not by arange, which torch.fx cannot trace. Half precision could not count that far, and not every
+        # device has float64: only an input of it makes the product so.
+        index = x.new_ones(x.shape[axis], dtype=torch.float32).cumsum(0) * x.new_ones(1)
         sides.append(index[-1])
         place = index - (index[-1] + 1) / 2
         squares = squares + place.square().view([-1] + [1] * (-axis - 1))
-    return (torch.stack(sides).amin(0) / 2 - squares.sqrt() + 0.5).clamp(0, 1)
+    end = (torch.stack(sides).amin(0) + 1) / 2
+    # (end - r), from squares, which are exact: the root is rounded, and little would be left of it at the edge.
+    return ((end * end - squares) / (end + squares.sqrt())).clamp(0, 1)
