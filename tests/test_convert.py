@@ -4,7 +4,9 @@ import copy
 import functools
 import pickle
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -19,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from ringconv import Downsample, EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d
 from ringconv._torchvision import import_torchvision
 from ringconv.convert import convert, recalibrate_batchnorm
+from ringconv.fold import fold
 from ringconv.models import gmr_resnet, resnet
 
 CONVS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -1033,6 +1036,42 @@ def test_layers_by_other_names_are_exchanged_too():
     torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
 
 
+class _InOtherContainers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        for number in range(5):
+            self.add_module(f"conv{number}", nn.Conv2d(3, 3, 3, padding=1))
+        self.queue = deque([self.conv0])
+        self.set = {self.conv1}
+        self.frozen = frozenset([self.conv2])
+        self.space = SimpleNamespace(layer=self.conv3)
+        self.record = Record(self.conv4)
+
+    def forward(self, x):
+        for layer in (self.queue[0], *self.set, *self.frozen, self.space.layer, self.record.layer):
+            x = layer(x)
+        return x
+
+
+@dataclass
+class Record:
+    layer: nn.Module
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_layers_in_other_containers_are_exchanged_too(inplace):
+    model = _InOtherContainers()
+    converted = convert(model, inplace=inplace).double()
+    held = (converted.queue[0], *converted.set, *converted.frozen, converted.space.layer, converted.record.layer)
+    assert held == tuple(converted.children())
+    assert all(isinstance(layer, GMRConv2d) for layer in held)
+    folded = fold(converted)
+    assert type(folded.queue[0]) is type(folded.record.layer) is nn.Conv2d
+    x = torch.randn(1, 3, 7, 7, dtype=torch.float64)
+    torch.testing.assert_close(converted(x.rot90(1, (-2, -1))), converted(x).rot90(1, (-2, -1)))
+    torch.testing.assert_close(folded(x), converted(x))
+
+
 class _InPartials(nn.Module):
     """Calls its layers by functions that hold them."""
 
@@ -1103,3 +1142,53 @@ def test_transposed_subclasses_with_a_forward_of_their_own_are_left(layer, why):
     model, report = convert(nn.Sequential(layer(2, 2, 2, stride=2)), return_report=True)
     assert type(model[0]) is layer
     assert why in str(report)
+
+
+class _WithOneAxis(nn.Module):
+    """An attention to channels as in ECA-Net, and windows over flattened positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.attention = nn.Conv1d(1, 1, 3, padding=1)
+        self.pool = nn.AvgPool1d(4)
+        self.mixing = nn.Conv1d(4, 4, 3)
+
+    def forward(self, x):
+        x = self.conv(x)
+        x = x * self.attention(x.mean((2, 3)).unsqueeze(1)).transpose(1, 2).unsqueeze(-1).sigmoid()
+        return self.mixing(self.pool(x.flatten(2)))
+
+
+def test_one_axis_in_a_network_of_images_is_channels_or_flattened_positions():
+    model = _WithOneAxis()
+    converted, report = convert(model, return_report=True)
+    assert (converted.attention.weight == model.attention.weight).all()
+    assert [name for name, _ in report.breaks] == ["pool", "mixing"]
+    assert report.converted == 1
+    again, report = convert(converted, return_report=True)
+    assert type(again.attention) is nn.Conv1d
+    assert report.converted == 0
+    named = convert(model, kernel_size={"mixing": 5, "conv": 3}, skip="pool", return_report=True)[0]
+    assert isinstance(named.mixing, GMRConv1d)
+    signals = convert(nn.Sequential(nn.Conv1d(1, 4, 3), nn.AvgPool1d(2)), return_report=True)[1]
+    assert (signals.converted, signals.breaks) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "breaks"),
+    [
+        ({"scale_factor": 1.5, "mode": "bilinear"}, True),
+        ({"scale_factor": (2, 1.5), "mode": "bicubic"}, True),
+        ({"scale_factor": 1.5, "mode": "bilinear", "align_corners": True}, False),
+        ({"scale_factor": 1.5, "mode": "bilinear", "recompute_scale_factor": True}, False),
+        ({"scale_factor": 2.0, "mode": "bilinear"}, False),
+        ({"size": (22, 22), "mode": "bilinear"}, False),
+    ],
+)
+def test_up_sampling_by_a_factor_that_the_size_is_rounded_for_is_reported(options, breaks):
+    layer = nn.Upsample(**options)
+    report = convert(nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), layer), return_report=True)[1]
+    assert bool(report.breaks) == breaks
+    x = torch.randn(1, 4, 15, 15, dtype=torch.float64)
+    assert torch.allclose(layer(x.flip(-1)), layer(x).flip(-1)) != breaks

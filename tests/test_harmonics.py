@@ -15,6 +15,7 @@ from ringconv import EquivarianceWarning, GMRConv1d, GMRConv2d, GMRConv3d, RingG
 from ringconv.harmonics import chosen_rings
 from ringconv.models import create_model, load_model, save_model
 from ringconv.models.operations import count_operations
+from ringconv.ops import PADDING_MODES
 from ringconv.ops.harmonic import TINY
 
 
@@ -283,8 +284,9 @@ def test_channels_last_goes_in_and_comes_out():
     torch.testing.assert_close(y, layer(x.contiguous()), rtol=1e-5, atol=1e-5)
 
 
-def test_autocast():
-    layer = built(torch.float32)
+@pytest.mark.parametrize("padding_mode", PADDING_MODES)
+def test_autocast(padding_mode):
+    layer = built(torch.float32, padding_mode=padding_mode)
     x = torch.randn(2, 4, 9, 9)
     with torch.autocast("cpu", torch.bfloat16):
         y = layer(x)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from types import MethodType
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 from torch import nn
@@ -30,7 +32,8 @@ class Exchange:
                 vars(parent)[name] = self._exchanged(value)
 
     def _exchanged(self, value: Any) -> Any:
-        """A new layer for an old one, and for its methods; lists and dicts are the same with the new layers in them."""
+        """A new layer for an old one, and for its methods; containers that can be changed are the same with the new
+        layers in them."""
         if isinstance(value, nn.Module):
             return self._new.get(id(value), value)
         if isinstance(value, MethodType) and id(value.__self__) in self._new:
@@ -44,10 +47,32 @@ class Exchange:
             if all(part is old for part, old in zip(parts, value, strict=True)):
                 return value
             return value._make(parts) if hasattr(value, "_make") else type(value)(parts)
-        if isinstance(value, (list, dict)) and id(value) not in self._looked_at:
-            self._looked_at.add(id(value))  # it may hold itself
-            for key, old in list(value.items() if isinstance(value, dict) else enumerate(value)):
-                part = self._exchanged(old)
-                if part is not old:
-                    value[key] = part
+        if isinstance(value, frozenset):
+            exchanged = frozenset(map(self._exchanged, value))
+            return value if exchanged == value else exchanged
+        if id(value) in self._looked_at:  # it may hold itself
+            return value
+        if isinstance(value, set):
+            members = set(map(self._exchanged, value))
+            if members != value:
+                value.clear()
+                value.update(members)
+        elif isinstance(value, (list, dict, deque)):
+            self._looked_at.add(id(value))
+            self._exchange_items(value, value.items() if isinstance(value, dict) else enumerate(value))
+        elif _is_plain_object(value):
+            self._looked_at.add(id(value))
+            self._exchange_items(vars(value), vars(value).items())
         return value
+
+    def _exchange_items(self, container: Any, items: Iterable[tuple[Any, Any]]) -> None:
+        for key, old in list(items):
+            part = self._exchanged(old)
+            if part is not old:
+                container[key] = part
+
+
+def _is_plain_object(value: Any) -> bool:
+    """Whose attributes are what it holds: others may know all the world."""
+    holds = isinstance(value, SimpleNamespace) or (is_dataclass(value) and not isinstance(value, type))
+    return holds and hasattr(value, "__dict__")

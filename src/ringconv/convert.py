@@ -21,6 +21,7 @@ from ringconv.conversion.projection import does_more, effective_kernel, recalibr
 from ringconv.conversion.report import ConversionReport, LayerReport, describe
 from ringconv.conversion.rules import (
     DRIFTS,
+    RING_CONVS,
     Change,
     ConvFactory,
     Rules,
@@ -169,7 +170,8 @@ class _Conversion:
         self._of_weight: dict[int, list[tuple[nn.Module, nn.Module]]] = {}
         self._untied: dict[int, str] = {}
         self._judge = Judge()
-        spatial, nameable = self._convolutions()
+        dimensions = _dimensions_of_maps(model)
+        spatial, nameable = self._convolutions(dimensions)
         self._only_patches = not spatial
         self._rules = Rules(
             to,
@@ -177,6 +179,7 @@ class _Conversion:
             strides,
             LayerChoice("kernel_size", kernel_size, model, spatial, nameable),
             LayerChoice("rings", rings, model, spatial, nameable),
+            dimensions,
         )
 
     def apply(self) -> nn.Module:
@@ -191,7 +194,7 @@ class _Conversion:
             exchange.in_attributes(parent)
         return self._new.get(id(self._model), self._model)
 
-    def _convolutions(self) -> tuple[list[str], list[str]]:
+    def _convolutions(self, dimensions: int) -> tuple[list[str], list[str]]:
         """Names of the convolutions that sizes apply to, and of those that must be named to get one."""
         spatial, nameable = [], []
         for name, layer in self._open_layers("", self._model, set()):
@@ -204,7 +207,8 @@ class _Conversion:
                     kind = kind_of(window_of(layer))
                 except UnknownWindowError:
                     continue
-                if kind == "spatial":
+                # Among kernels of more axes, those along one must be named.
+                if kind == "spatial" and not len(layer.kernel_size) == 1 < dimensions:
                     spatial.append(name)
                 elif kind != "pointwise":
                     nameable.append(name)
@@ -314,6 +318,12 @@ class _Conversion:
             self.rows.append(
                 replace(row, name=name, parameters_before=0, parameters_after=0, reason=reason, breaks="", lost="")
             )
+
+
+def _dimensions_of_maps(model: nn.Module) -> int:
+    """As many axes as a kernel extends along."""
+    convs = (layer for layer in model.modules() if isinstance(layer, (*ALL_CONVS, *RING_CONVS)))
+    return max((sum(side > 1 for side in tuple(conv.kernel_size)) for conv in convs), default=1)  # type: ignore[arg-type]
 
 
 def _children(name: str, layer: nn.Module) -> Iterator[tuple[str, nn.Module]]:

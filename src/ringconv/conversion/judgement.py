@@ -19,6 +19,7 @@ _PADS = (
 )
 _ADAPTIVE_POOLS = (nn.modules.pooling._AdaptiveAvgPoolNd, nn.modules.pooling._AdaptiveMaxPoolNd)
 _OTHER_POOLS = (nn.modules.pooling._LPPoolNd, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
+_INTERPOLATIONS = ("linear", "bilinear", "bicubic", "trilinear")
 _PER_CHANNEL = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.PReLU)
 _SHUFFLES = (nn.PixelShuffle, nn.PixelUnshuffle, nn.Unfold, nn.Fold)
 _POSITION_NAMES = re.compile(r"(?<!Conv)Pos(ition(al)?)?(Enc|Emb)|RelPos|Rotary")
@@ -117,6 +118,16 @@ class Judge:
         if layer.mode == "nearest" and not all(f is not None and float(f).is_integer() for f in factors):
             return Change(
                 "left", "up-sampling", breaks='rounds places towards the first pixel: use mode="nearest-exact"'
+            )
+        if (
+            layer.mode in _INTERPOLATIONS
+            and not (layer.align_corners or layer.recompute_scale_factor)
+            and not all(f is None or float(f).is_integer() for f in factors)
+        ):
+            return Change(
+                "left",
+                "up-sampling",
+                breaks="places samples by a factor that few sizes are multiples of: use recompute_scale_factor=True",
             )
         return Change("kept", "up-samples evenly")
 

@@ -46,11 +46,11 @@ ConvFactory = Callable[..., nn.Module]
 Strides = Literal["downsample", "downsample_after", "keep"]
 STRIDES = ("downsample", "downsample_after", "keep")
 
-_EQUIVARIANT = (GMRConv1d, GMRConv2d, GMRConv3d, Downsample, Upsample, ResizedConv, AveragePoolTo, SymmetricMaxPool,
-                UpsampleTo)  # fmt: skip
-_RING_CONVS: dict[int, ConvFactory] = {1: GMRConv1d, 2: GMRConv2d, 3: GMRConv3d}
+RING_CONVS = (GMRConv1d, GMRConv2d, GMRConv3d)
+_EQUIVARIANT = (*RING_CONVS, Downsample, Upsample, ResizedConv, AveragePoolTo, SymmetricMaxPool, UpsampleTo)
 
 DRIFTS = "the stride does not sample all borders alike, so that the samples of a turned map are others"
+_FLATTENED = "along positions that were flattened, a window does not turn with the image"
 _AXES_DIFFER = "its axes are not treated alike: commutes with flips, but with turns of those axes only that are alike"
 
 
@@ -98,6 +98,7 @@ class Rules:
         options: further keywords for it.
         strides: what becomes of strides: one of STRIDES, or {name pattern: one of them}.
         kernel_size, rings: per layer.
+        dimensions: of the model's maps.
     """
 
     def __init__(
@@ -107,12 +108,14 @@ class Rules:
         strides: Strides | Mapping[str, Strides],
         kernel_size: LayerChoice,
         rings: LayerChoice,
+        dimensions: int,
     ) -> None:
         self._to = to
         self._options = options
         self._strides = strides
         self._kernel_size = kernel_size
         self._rings = rings
+        self._dimensions = dimensions
 
     # -- convolutions
 
@@ -133,6 +136,8 @@ class Rules:
         # Of a kernel that is not square, a size makes one that is.
         extent = window.kernel if kind in ("patches", "spatial") else (max(window.kernel),) * len(window.kernel)
         chosen = self._kernel_size.per_axis("kernel_size", name, conv, extent)
+        if chosen is None and self._is_along_one_axis(window):
+            return _along_channels_or_positions(conv)
         if kind == "patches":
             return self._patches(name, conv, window, chosen, only_patches=only_patches)
         if chosen is None and kind == "one axis":
@@ -270,7 +275,7 @@ class Rules:
         rings = self._rings.value(name, conv)
         if rings is not None:
             options["rings"] = rings
-        build = self._to or _RING_CONVS[len(kernel)]
+        build = self._to or RING_CONVS[len(kernel) - 1]
         try:
             return build(conv.in_channels, conv.out_channels, kernel, **options, **self._options)
         except (TypeError, ValueError) as error:
@@ -331,6 +336,8 @@ class Rules:
         except UnknownWindowError as error:
             return Change("left", "a subclass with sizes of its own", breaks=str(error))
         is_max = isinstance(pool, MAX_POOLS)
+        if self._is_along_one_axis(window):
+            return Change("left", "a pooling along one axis in a network of maps", breaks=_FLATTENED)
         if not window.is_strided:
             return Change(
                 "kept", "stride 1: its windows lie evenly",
@@ -375,9 +382,20 @@ class Rules:
                 return Change("replaced", "blur and stride: average pooling to the same size", average_pool(rule))
         return Change("left", "an anti-aliasing layer with sizes of its own", breaks=DRIFTS)
 
+    def _is_along_one_axis(self, window: Window) -> bool:
+        """Of maps, that is: a signal has no other."""
+        return len(window.kernel) == 1 < self._dimensions
+
     def _strides_of(self, name: str) -> str:
         strides = self._strides
         return by_pattern(strides, name) or "downsample" if isinstance(strides, Mapping) else strides
+
+
+def _along_channels_or_positions(conv: Conv) -> Change:
+    """What a Conv1d among others of more axes runs along, as far as its channels tell."""
+    if conv.in_channels == 1:
+        return Change("kept", "of one channel, in a network of maps: an attention to channels, which runs along them")
+    return Change("left", "a convolution along one axis in a network of maps", breaks=_FLATTENED)
 
 
 def _fits(kernel: tuple[int, ...], window: Window) -> bool:

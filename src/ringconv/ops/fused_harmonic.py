@@ -44,7 +44,7 @@ def fused_harmonic_conv(
         dtype = torch.get_autocast_dtype("cpu")
         x, weight = x.to(dtype), weight.to(dtype)
     if options.padding_mode != "zeros":
-        x, _ = pad_input(x, options)
+        x = pad_input(x, options)[0].to(x.dtype)  # under autocast, some paddings return float32
         options = options._replace(padding=((0, 0),) * len(options.padding), padding_mode="zeros")
     taps = pairs.flatten(2)
     # The centre is its own opposite, and would count twice.
