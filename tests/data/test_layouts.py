@@ -358,6 +358,31 @@ def test_volumes_that_are_cropped(tmp_path):
     assert torch.equal(cropped["train"].batch([0])[0], whole["train"].batch([0])[0][..., 1:7, :])
 
 
+def test_volumes_of_a_spacing_are_cropped_about_their_middle(tmp_path):
+    for title in "ab":
+        (tmp_path / "set" / title).mkdir(parents=True)
+        voxels = np.arange(10, dtype=np.int16)[:, None, None] * np.ones((1, 4, 4), np.int16)
+        nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), tmp_path / "set" / title / "0.nii")
+    whole, part = (
+        open_data(tmp_path / "set", test=0, spacing=(1.0, 1.0, 1.0), size=size)["train"].batch([0])[0]
+        for size in ((4, 4, 10), (4, 4, 6))
+    )
+    assert len(whole.unique()) == 10
+    assert torch.equal(part, whole[..., 2:8])
+
+
+def test_volumes_are_smoothed_before_they_shrink(tmp_path):
+    """Of planes that are black and white by turns, not every other one may be left."""
+    for title in "ab":
+        (tmp_path / "set" / title).mkdir(parents=True)
+        voxels = (np.arange(24, dtype=np.int16) % 3 == 1)[:, None, None] * np.full((1, 24, 24), 300, np.int16)
+        nibabel.save(nibabel.Nifti1Image(voxels, np.eye(4)), tmp_path / "set" / title / "0.nii")
+    whole, small = (open_data(tmp_path / "set", test=0, size=size)["train"].batch([0])[0] for size in (None, 8))
+    middle = small[..., 2:-2]
+    assert middle.std() < 0.5 * whole.std()
+    assert 0.5 * whole.mean() < middle.mean() < 1.5 * whole.mean()
+
+
 def test_wide_integers(tmp_path):
     """32 bits hold far more than any picture: what is there must not be black."""
     levels = np.random.default_rng(0).integers(0, 2001, (2, 4, 4, 4), dtype=np.int32)

@@ -151,6 +151,17 @@ def test_networks_are_asked_in_their_own_precision(dtype):
     assert found == pytest.approx(100 * float(right))
 
 
+def test_only_right_answers_count_as_changed():
+    """A quarter turn changes all four answers; three of the upright ones are right."""
+    images = np.zeros((4, 8, 8, 1), np.float32)
+    images[:, :4] = 1
+    network = Function(lambda x: torch.stack([x[:, 0, 4:].mean((1, 2)), x[:, 0, :4].mean((1, 2))], 1))
+    found = evaluate(network, labelled(images, [1, 1, 1, 0]))
+    assert found.scores["accuracy"].upright == 75
+    assert found.scores["accuracy"].per_turn["180"] == 25
+    assert found.drift.changed["180"] == 100
+
+
 def test_where_nothing_is_right_nothing_can_change():
     network = Function(lambda x: torch.tensor([[1.0, 0.0]]).expand(len(x), 2))
     found = evaluate(network, labelled(noise(4), np.ones(4, int)))

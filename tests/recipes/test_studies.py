@@ -308,9 +308,10 @@ def test_the_page_is_that_of_the_kept_files(tmp_path):
 def test_the_readme_s_first_table_is_of_the_page():
     rows = [line for line in (ROOT / "README.md").read_text().split("\n## ")[1].splitlines() if line[:1] == "|"]
     page = (ROOT / "docs" / "results.md").read_text()
+    rows = [row.removesuffix("|") for row in rows if any(map(str.isdigit, row))]
     assert len(rows) > 3
-    for row in rows[2:]:
-        assert row.removesuffix("|") in page
+    for row in rows:  # some begin with the name of the data
+        assert row in page or row.split("|", 2)[2] in page
 
 
 def test_the_figures_of_what_to_take_are_of_the_page():
