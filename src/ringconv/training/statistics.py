@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ringconv._network import device_of, dtype_of
+from ringconv.convert import recalibrate_batchnorm
 from ringconv.data import DataSet
-from ringconv.equivariance import evaluating
 
 _BATCHES = 16
 
@@ -25,23 +24,11 @@ def renew_statistics(network: nn.Module, data: DataSet, batch_size: int, seed: i
         batch_size: images at a time; several times that of training.
         seed: which images.
     """
-    norms = [layer for layer in network.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
-    if not norms:
+    if not any(isinstance(layer, _BatchNorm) and layer.track_running_stats for layer in network.modules()):
         return
     images = data["train"]
     rows = np.random.default_rng(seed).permutation(len(images))[: _BATCHES * batch_size]
+    # Parts of equal size, or a last one of a few images would count as much as the others.
+    parts = np.array_split(rows, -(-len(rows) // batch_size))
     device, dtype = device_of(network), dtype_of(network)
-    momenta = [norm.momentum for norm in norms]
-    with evaluating(network), torch.no_grad():
-        try:
-            for norm in norms:
-                norm.reset_running_stats()
-                norm.momentum = None  # the mean over all batches
-                norm.train()
-            # Parts of equal size, or a last one of a few images would count as much as the others.
-            for part in np.array_split(rows, -(-len(rows) // batch_size)):
-                network(data.normalise(images.batch(part)[0].to(device)).to(dtype))
-        finally:
-            for norm, momentum in zip(norms, momenta, strict=True):
-                norm.momentum = momentum
-                norm.eval()
+    recalibrate_batchnorm(network, (data.normalise(images.batch(part)[0].to(device)).to(dtype) for part in parts))
