@@ -16,6 +16,7 @@ from ringconv import GMRConv1d, GMRConv2d, GMRConv3d
 from ringconv.ops import choice, fused_conv
 from ringconv.ops.gpu import launch
 from ringconv.ops.gpu.blocks import MOST_RINGS, Blocks, chosen, to_try
+from ringconv.ops.gpu.calls import Problem
 from ringconv.ops.gpu.resources import TASKS, kernel_resources
 from ringconv.ops.gpu.taps import taps_of
 from ringconv.rings import RingGeometry
@@ -210,3 +211,14 @@ from ringconv.ops import choice, fused_conv
 print(choice.TRITON_IS_THERE, tuple(ringconv.GMRConv2d(3, 4, 5)(torch.randn(1, 3, 6, 6)).shape))
 """
     assert in_new_process(code) == "False (1, 4, 2, 2)"
+
+
+def test_more_positions_than_the_kernels_can_count_are_refused() -> None:
+    x = torch.empty(1, 1, 1)
+    for sites, fits in ((2**31 - 2**24, True), (2**31 - 1, False)):
+        problem = Problem("forward", 3, 1, 1, sites)
+        if fits:
+            assert launch._run(problem, lambda blocks: blocks, x) == chosen(*problem[:4])
+        else:
+            with pytest.raises(ValueError, match=f"counts positions in 32 bits, got {sites}: use smaller batches"):
+                launch._run(problem, lambda blocks: blocks, x)

@@ -59,12 +59,15 @@ def start(call: Call) -> None:
     getattr(kernels, call.kernel)[call.grid](*call.arguments, **call.options)
 
 
+_MOST_SITES = 2**31 - 2**24
+"""Kernels count positions in 32 bits, and the last tile and part begin before the end and reach beyond it."""
+
 _fastest: dict[tuple[object, ...], Blocks] = {}
 
 
 def _run(problem: Problem, run: Callable[[Blocks], Any], x: Tensor) -> Any:
     """Run with tiles by the rule; if cudnn may try its algorithms (``benchmark``), by the fastest of the list."""
-    if problem.sites >= 2**31:
+    if problem.sites > _MOST_SITES:
         raise ValueError(f"method 'fused' counts positions in 32 bits, got {problem.sites}: use smaller batches")
     with torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext():
         blocks = chosen(*problem[:4])
