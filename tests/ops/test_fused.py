@@ -215,6 +215,23 @@ def test_few_channels_do_not_fill_wide_vectors(channels: int, chosen: str) -> No
     assert alike == [chosen]
 
 
+def test_sums_over_many_sites(instruction_set: str) -> None:
+    """A constant, since the rounding of its sums goes one way. No more error than dense, without allowance."""
+    case = layer((1, 1), (1, 2, 1024, 1024), 2)
+    x, weight, basis, _ = make_tensors(case)
+    given = torch.full_like(x, 0.3), weight, basis
+    dy = torch.full_like(x, 0.7).float()
+
+    def dweight(method: object, dtype: torch.dtype) -> Tensor:
+        leaves = [tensor.float().to(dtype).requires_grad_() for tensor in given]
+        y = method(case, *leaves)  # type: ignore[operator]
+        return torch.autograd.grad(y, leaves[1], dy.to(dtype))[0]
+
+    exact = dweight(dense, torch.float64)
+    of_dense, of_fused = ((dweight(method, torch.float32) - exact).abs().max().item() for method in (dense, fused))
+    assert of_fused <= of_dense
+
+
 def test_bitwise_reproducible(threads: int) -> None:
     case = layer((7, 7), (3, 24, 21, 22), 40)
     tensors = convert(make_tensors(case), case, torch.float32)
