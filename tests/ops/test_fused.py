@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from ringconv.benchmark.memory import peak_bytes
 from ringconv.ops import native
 from ringconv.ops.dense import dense_conv
 from ringconv.ops.fused import available, fused_conv, why_unavailable
@@ -213,6 +215,23 @@ def test_few_channels_do_not_fill_wide_vectors(channels: int, chosen: str) -> No
     assert alike == [chosen]
 
 
+def test_sums_over_many_sites(instruction_set: str) -> None:
+    """A constant, since the rounding of its sums goes one way. No more error than dense, without allowance."""
+    case = layer((1, 1), (1, 2, 1024, 1024), 2)
+    x, weight, basis, _ = make_tensors(case)
+    given = torch.full_like(x, 0.3), weight, basis
+    dy = torch.full_like(x, 0.7).float()
+
+    def dweight(method: object, dtype: torch.dtype) -> Tensor:
+        leaves = [tensor.float().to(dtype).requires_grad_() for tensor in given]
+        y = method(case, *leaves)  # type: ignore[operator]
+        return torch.autograd.grad(y, leaves[1], dy.to(dtype))[0]
+
+    exact = dweight(dense, torch.float64)
+    of_dense, of_fused = ((dweight(method, torch.float32) - exact).abs().max().item() for method in (dense, fused))
+    assert of_fused <= of_dense
+
+
 def test_bitwise_reproducible(threads: int) -> None:
     case = layer((7, 7), (3, 24, 21, 22), 40)
     tensors = convert(make_tensors(case), case, torch.float32)
@@ -241,6 +260,20 @@ def test_large_batches_are_swept_in_chunks() -> None:
     parts = [fused(case._replace(batch=1), sample, weight, basis, bias) for sample in x.split(1)]
     torch.testing.assert_close(fused(case, x, weight, basis, bias), torch.cat(parts), rtol=0, atol=0)
     assert_as_good_as_dense(case._replace(batch=34))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's mark")
+@pytest.mark.parametrize("threads", [64], indirect=True)
+def test_small_maps_take_no_copy_of_the_weight_per_thread(threads: int) -> None:
+    case = layer((5, 5), (8, 512, 4, 4), 512)
+    x, weight, basis, _ = convert(make_tensors(case), case, torch.float32)
+    y = fused(case, x, weight, basis)
+
+    def step() -> None:
+        torch.autograd.grad(y, (x, weight, basis), y, retain_graph=True)
+
+    step()  # what torch sets up once does not count
+    assert peak_bytes(step) < threads * weight.nbytes / 4
 
 
 @pytest.mark.parametrize("name", ["odd sizes", "volume", "depthwise"])

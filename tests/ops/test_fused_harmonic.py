@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import random
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ringconv import GMRConv2d
+from ringconv.benchmark.memory import peak_bytes
 from ringconv.ops import choice, native
 from ringconv.ops.fused_harmonic import through_torch
 
@@ -172,6 +174,20 @@ def test_large_batches_are_swept_in_chunks() -> None:
         pieces = [part[index] for part in parts]
         one_by_one = torch.cat(pieces) if index < 2 else torch.stack(pieces).sum(0)
         torch.testing.assert_close(together, one_by_one, rtol=1e-4, atol=1e-4 * one_by_one.abs().max().item())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's mark")
+@pytest.mark.parametrize("threads", [64], indirect=True)
+def test_small_maps_take_no_copy_of_the_weight_per_thread(threads: int) -> None:
+    some = case((3, 3), (8, 512, 4, 4), 512, [True, False])
+    tensors = make(some, torch.float32)
+    y = compiled(*tensors, *some["geometry"].values())  # type: ignore[attr-defined]
+
+    def step() -> None:
+        torch.autograd.grad(y, tensors, y, retain_graph=True)
+
+    step()  # what torch sets up once does not count
+    assert peak_bytes(step) < threads * tensors[1].nbytes / 4
 
 
 def test_empty_batch_and_a_subset_of_gradients() -> None:

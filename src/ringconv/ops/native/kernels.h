@@ -389,8 +389,9 @@ INLINE void multiply(const int rows, const int vectors, int64_t depth, const flo
         for (int v = 0; v < vectors; v++) sum[r][v] = total[r][v];
 }
 
-/* The same, with the sum in memory: c (rows, columns <= vectors * LANES), started from `start` (PANEL), or from c if
- * NULL. */
+/* The same, with the sum in memory: c (rows, columns <= vectors * LANES) = start (PANEL) + a . b, or c += a . b if `start`
+ * is NULL. That product is summed by itself first, so that the error of a long sum grows with the number of its parts and
+ * not with that of its terms. */
 #define multiply_vectors NAME(multiply_vectors)
 INLINE void multiply_vectors(const int rows, const int vectors, int64_t depth, const float *a, int64_t a_row,
                              int64_t a_step, const float *b, const float *start, float *c, int64_t c_row,
@@ -408,8 +409,12 @@ INLINE void multiply_vectors(const int rows, const int vectors, int64_t depth, c
             memset(edge + r * width + columns, 0, sizeof(float) * (size_t)(width - columns));
     }
     UNROLL for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++) sum[r][v] = load((start ? start : to + r * to_row) + v * LANES);
+        for (int v = 0; v < vectors; v++) sum[r][v] = start ? load(start + v * LANES) : (vec){0};
     multiply(rows, vectors, depth, a, a_row, a_step, b, sum);
+    if (!start) {
+        UNROLL for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++) sum[r][v] += load(to + r * to_row + v * LANES);
+    }
     UNROLL for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) store(to + r * to_row + v * LANES, sum[r][v]);
     for (int r = 0; columns < width && r < rows; r++)

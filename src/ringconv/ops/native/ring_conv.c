@@ -317,7 +317,8 @@ struct call {
     const struct instruction_set *set;
     const struct ring_mixing *mixing;
     int threads, works, depthwise;
-    int64_t chunk, samples; /* samples that are swept at a time, and now */
+    int64_t chunk;          /* samples that are swept at a time */
+    int64_t first, samples; /* those that are swept now */
     struct staged staged[3];
     int64_t pair_sites; /* per sample; 0: no harmonics */
     struct work work[2], *current;
@@ -366,6 +367,14 @@ static int64_t chunk_of(const struct call *call) {
     const int64_t samples = floats ? most(1, CHUNK_BYTES / (int64_t)sizeof(float) / floats) : batch;
     const int64_t chunks = (batch + samples - 1) / samples;
     return (batch + chunks - 1) / chunks;
+}
+
+/* Each worker sums up a gradient of its own, which may be far larger than the maps: a worker without a tile's worth of
+ * sites costs more to clear and to add than it saves. All gradients have the same workers, whichever are wanted. */
+static void limit_threads(struct call *call) {
+    const int64_t sites = call->chunk * most(call->staged[0].sites, call->staged[1].sites);
+    for (const struct work *work = call->work; work < call->work + call->works; work++)
+        if (work->accumulated) call->threads = (int)least(call->threads, (sites + SMALLEST_TILE - 1) / SMALLEST_TILE);
 }
 
 /* ---- what is made ready before the sweeps ---- */
@@ -500,7 +509,6 @@ static struct scratch take_scratch(const struct call *call, const struct work *w
     if (work->accumulated) {
         scratch.companion = take_floats(arena, sites * round_up(sweep->companion.channels, call->set->panel));
         scratch.accumulated = take_floats(arena, work->accumulated);
-        if (scratch.accumulated) memset(scratch.accumulated, 0, sizeof(float) * (size_t)work->accumulated);
     }
     return scratch;
 }
@@ -508,13 +516,17 @@ static struct scratch take_scratch(const struct call *call, const struct work *w
 static void sweep_share(void *pointer, int slot) {
     struct call *call = pointer;
     const struct work *work = call->current;
+    const struct scratch *scratch = &work->scratch[slot];
     const int64_t tiles = work->sweep.tiling.tiles, end = share(tiles, slot + 1, call->threads);
-    for (int64_t tile = share(tiles, slot, call->threads); tile < end; tile++)
-        work->tile(&work->sweep, tile, &work->scratch[slot]);
+    /* Cleared here, by all workers at once and into the caches of those that go on with it. */
+    if (work->accumulated && call->first == 0)
+        memset(scratch->accumulated, 0, sizeof(float) * (size_t)work->accumulated);
+    for (int64_t tile = share(tiles, slot, call->threads); tile < end; tile++) work->tile(&work->sweep, tile, scratch);
 }
 
 static void run_chunk(struct call *call, int64_t first) {
     int copies = 0;
+    call->first = first;
     call->samples = least(call->chunk, call->mixing->batch - first);
     for (int which = 0; which < 2; which++) {
         struct staged *staged = &call->staged[which];
@@ -544,6 +556,7 @@ static void run_chunk(struct call *call, int64_t first) {
 static struct workspace *run(struct call *call) {
     struct workspace *space = NULL;
     call->chunk = chunk_of(call);
+    limit_threads(call);
     /* The first round counts, the second hands out. */
     for (int counting = 1; counting >= 0; counting--) {
         struct arena arena = {space ? space->data : NULL, 0};
