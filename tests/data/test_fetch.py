@@ -4,6 +4,8 @@ import gzip
 import hashlib
 import http.server
 import io
+import os
+import stat
 import tarfile
 import threading
 import zipfile
@@ -165,6 +167,14 @@ def test_good_archives(tmp_path):
         archive.add(tmp_path / "zip", "top")
     extract(tmp_path / "a.tar.gz", tmp_path / "tar")
     assert (tmp_path / "tar" / "top" / "folder with spaces" / "ä.txt").read_text() == "1"
+    (tmp_path / "rows.h5.gz").write_bytes(gzip.compress(b"rows"))
+    before = os.umask(0o027)
+    try:
+        extract(tmp_path / "rows.h5.gz", tmp_path / "single")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "single" / "rows.h5").read_bytes() == b"rows"
+    assert stat.S_IMODE((tmp_path / "single" / "rows.h5").stat().st_mode) == 0o640, "as of any new file"
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(ValueError, match="neither a zip nor a tar nor a gz"):
         extract(tmp_path / "a.txt", tmp_path / "zip")

@@ -8,7 +8,6 @@ import http.client
 import os
 import shutil
 import tarfile
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -17,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringconv._files import written_whole
 from ringconv._progress import Progress
 
 _BLOCK = 1 << 20
@@ -129,11 +129,5 @@ def _check_inside(archive: Path, name: str, folder: Path) -> None:
 
 
 def _gunzip(archive: Path, target: Path) -> None:
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:
-        try:
-            with gzip.open(archive) as source:
-                shutil.copyfileobj(source, partial, _BLOCK)
-            os.replace(partial.name, target)
-        except BaseException:
-            Path(partial.name).unlink()
-            raise
+    with written_whole(target) as partial, gzip.open(archive) as source, partial.open("wb") as file:
+        shutil.copyfileobj(source, file, _BLOCK)
