@@ -1,6 +1,8 @@
 """Complete or not there, also with several processes."""
 
 import multiprocessing
+import os
+import stat
 import time
 
 import pytest
@@ -43,6 +45,16 @@ def test_what_fails_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
     path = cache.stored("a set/with: odd name", "key", lambda folder: None, tmp_path)
     assert path.parent == tmp_path
+
+
+def test_others_may_read_what_the_user_lets_them(tmp_path):
+    before = os.umask(0o027)
+    try:
+        path = cache.stored("set", "key", lambda folder: cache.new_memmap(folder / "rows.npy", "u1", (2, 3)), tmp_path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o750
+    assert stat.S_IMODE((path / "rows.npy").stat().st_mode) == 0o640
 
 
 def test_keys_change_with_files_and_options(tmp_path):

@@ -1,12 +1,20 @@
 """Downloads against a server that breaks off, and archives that want out."""
 
+import contextlib
+import errno
 import gzip
 import hashlib
 import http.server
 import io
+import os
+import signal
+import stat
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +26,8 @@ CONTENT = bytes(range(256)) * 20_000
 
 @pytest.fixture
 def server(monkeypatch):
-    """Serves CONTENT; ``breaks`` holds after how many bytes the next answers break off."""
+    """Serves CONTENT; ``breaks`` holds after how many bytes the next answers break off. Until ``goes_on`` is set,
+    they stop half way."""
     monkeypatch.setattr("ringconv.data.fetch._PAUSE", 0.01)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -38,7 +47,11 @@ def server(monkeypatch):
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             end = start + state.breaks.pop(0) if state.breaks else len(content)
-            self.wfile.write(content[start:end])
+            middle = (start + end) // 2
+            self.wfile.write(content[start:middle])
+            state.goes_on.wait(60)
+            with contextlib.suppress(ConnectionError):  # whoever asked may be gone
+                self.wfile.write(content[middle:end])
 
         def log_message(self, *args):
             pass
@@ -47,7 +60,8 @@ def server(monkeypatch):
         content, ranges, missing = CONTENT, True, False
 
     state = State(("127.0.0.1", 0), Handler)
-    state.breaks, state.asked = [], []
+    state.breaks, state.asked, state.goes_on = [], [], threading.Event()
+    state.goes_on.set()
     state.url = f"http://127.0.0.1:{state.server_port}/file.bin"
     thread = threading.Thread(target=state.serve_forever)
     thread.start()
@@ -80,6 +94,74 @@ def test_what_arrived_is_kept_for_the_next_run(server, tmp_path):
     assert server.asked == [None, "bytes=100000-"]
     fetch(server.url, tmp_path / "file.bin", md5(CONTENT))
     assert len(server.asked) == 2, "a complete file is not fetched again"
+
+
+FETCH = """
+import sys
+from pathlib import Path
+from types import ModuleType
+
+data, *what = sys.argv[1:]
+for name, folder in {"ringconv": Path(data).parent, "ringconv.data": Path(data)}.items():
+    sys.modules[name] = ModuleType(name)  # empty packages: torch, which the real ones import, takes many seconds
+    sys.modules[name].__path__ = [str(folder)]
+from ringconv.data.fetch import fetch
+
+url, path, md5 = what
+fetch(url, Path(path), md5, lambda stage, done, total: print(stage, flush=True))
+"""
+
+
+@pytest.mark.parametrize("first_is_killed", [False, True])
+def test_a_second_process_waits_for_the_first(server, tmp_path, first_is_killed):
+    server.goes_on.clear()
+    package = str(Path(layouts.__file__).parent)
+    command = [sys.executable, "-c", FETCH, package, server.url, str(tmp_path / "file.bin"), md5(CONTENT)]
+    with contextlib.ExitStack() as stack:
+
+        def start():
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)  # if the test fails
+            return process, process.stdout.readline().strip()
+
+        first, stage = start()
+        assert stage == "fetch file.bin"
+        second, stage = start()
+        assert stage == "wait for another process that fetches file.bin"
+        if first_is_killed:
+            first.kill()
+        server.goes_on.set()
+        stages = second.communicate(timeout=60)[0].splitlines()
+        assert second.returncode == 0
+        first.communicate(timeout=60)
+        assert first.returncode == (-signal.SIGKILL if first_is_killed else 0)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
+    if first_is_killed:
+        assert server.asked[0] is None
+        assert server.asked[1].startswith("bytes="), "it goes on where the first one stopped"
+        assert "fetch file.bin" in stages
+    else:
+        assert server.asked == [None], "it takes what the first one fetched"
+        assert "fetch file.bin" not in stages
+
+
+def test_a_lock_that_was_left_behind_does_no_harm(server, tmp_path):
+    (tmp_path / "file.bin.part.lock").touch()
+    fetch(server.url, tmp_path / "file.bin", md5(CONTENT))
+    assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.ENOSYS])
+def test_without_locks_files_are_fetched_all_the_same(server, tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise OSError(error, "no locks here")
+
+    monkeypatch.setattr("fcntl.flock", fail)
+    assert fetch(server.url, tmp_path / "one" / "file.bin", md5(CONTENT)).read_bytes() == CONTENT
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["file.bin"]
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    assert fetch(server.url, tmp_path / "two" / "file.bin", md5(CONTENT)).read_bytes() == CONTENT
 
 
 def test_a_complete_part_needs_its_name_only(server, tmp_path):
@@ -165,6 +247,14 @@ def test_good_archives(tmp_path):
         archive.add(tmp_path / "zip", "top")
     extract(tmp_path / "a.tar.gz", tmp_path / "tar")
     assert (tmp_path / "tar" / "top" / "folder with spaces" / "ä.txt").read_text() == "1"
+    (tmp_path / "rows.h5.gz").write_bytes(gzip.compress(b"rows"))
+    before = os.umask(0o027)
+    try:
+        extract(tmp_path / "rows.h5.gz", tmp_path / "single")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "single" / "rows.h5").read_bytes() == b"rows"
+    assert stat.S_IMODE((tmp_path / "single" / "rows.h5").stat().st_mode) == 0o640, "as of any new file"
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(ValueError, match="neither a zip nor a tar nor a gz"):
         extract(tmp_path / "a.txt", tmp_path / "zip")

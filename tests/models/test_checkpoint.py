@@ -107,11 +107,29 @@ def test_saving_is_all_or_nothing(model, path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("pathlib.Path.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         save_model(path, model)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_weights_are_on_the_disk_before_they_have_their_name(model, path, monkeypatch):
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def record_fsync(descriptor):
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        done.append((status.st_ino, status.st_size))
+
+    def record_replace(source, target):
+        done.append("replaced")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    save_model(path, model)
+    assert done[:2] == [(path.stat().st_ino, path.stat().st_size), "replaced"]
 
 
 def test_the_file_has_ordinary_permissions(model, path):

@@ -9,7 +9,6 @@ import torch
 
 from ringconv._extras import MissingExtraError
 from ringconv.training import snapshots
-from ringconv.training.files import write_whole
 from ringconv.training.logs import Log, read_log
 from ringconv.training.snapshots import Snapshot, load_snapshot, save_snapshot
 
@@ -87,18 +86,6 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
         save_snapshot(tmp_path, snapshot(2))
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
     assert load_snapshot(tmp_path).step == 1
-
-
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_whole(tmp_path / "x.json", "old")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", lambda number: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
-        with pytest.raises(OSError, match="No space left"):
-            write_whole(tmp_path / "x.json", "new")
-    assert (tmp_path / "x.json").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
-    write_whole(tmp_path / "x.json", b"new")
-    assert (tmp_path / "x.json").read_text() == "new"
 
 
 class TestLog:

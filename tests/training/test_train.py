@@ -25,7 +25,6 @@ from ringconv.training import (
     TrainSettings,
     Watch,
     check,
-    files,
     list_runs,
     read_run,
     resume,
@@ -63,6 +62,26 @@ class StopAt(Watch):
 
 
 class TestFolder:
+    def test_a_power_cut_leaves_no_finished_run_without_its_model(
+        self, tiny: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        on_disk, named, fsync, rename = set(), [], os.fsync, os.replace
+
+        def record_fsync(descriptor: int) -> None:
+            fsync(descriptor)
+            on_disk.add(os.fstat(descriptor).st_ino)
+
+        def record_replace(source: Path, target: Path) -> None:
+            assert os.stat(source).st_ino in on_disk, f"{target} gets its name before its content is on the disk"
+            rename(source, target)
+            named.append(Path(target).name)
+
+        monkeypatch.setattr(os, "fsync", record_fsync)
+        monkeypatch.setattr(os, "replace", record_replace)
+        train(RING, out=tmp_path, data=tiny.classified())
+        assert {"config.json", "model.safetensors"} < set(named)
+        assert named[-1] == "results.json", "what says that the run is finished comes last"
+
     def test_a_run_leaves_everything_that_is_known_about_it(self, tiny: ModuleType, tmp_path: Path) -> None:
         settings = replace(RING, final_test=True, rotated_every=1, rotated_images=6, epochs=3)
         run = train(settings, out=tmp_path, recipe="tab:x/y", data=tiny.classified(val=12))
@@ -386,7 +405,7 @@ class TestTrouble:
 
     def test_a_full_disk(self, tiny: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         through = train(RING, out=tmp_path, name="through", data=tiny.classified())
-        real, calls = files.write_to_disk, []
+        real, calls = snapshots.write_to_disk, []
 
         def full_after_some(path: Path, content: bytes) -> None:
             calls.append(path)

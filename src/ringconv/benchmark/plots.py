@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringconv._figure_style import PAGE, dress, headline, legend, line, new_figure, png, round_numbers
+from ringconv._files import write_whole
 from ringconv.benchmark.cases import MODES
 from ringconv.benchmark.peers import PEERS, label
 from ringconv.benchmark.results import Row
@@ -59,9 +59,4 @@ def growth(title: str, rows: Sequence[Row]) -> Figure:
 
 def plot_growth(path: Path, title: str, rows: Sequence[Row]) -> None:
     """Write :func:`growth` as a PNG file, all of it or nothing."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(png(growth(title, rows), 200))
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)  # there is none any more if all went well
+    write_whole(path, png(growth(title, rows), 200))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ringconv._files import written_whole
 from ringconv._machine import processor
 from ringconv._version import __version__
 from ringconv.benchmark.timing import Timing
@@ -55,14 +55,7 @@ def write_csv(path: Path, rows: Sequence[Row]) -> None:
     """Write the rows, with all columns that any of them has, in place of what is there: all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-        os.chmod(temporary, 0o644)  # mkstemp's files are for their owner only
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with written_whole(path) as partial, partial.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

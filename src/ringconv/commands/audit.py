@@ -11,6 +11,7 @@ import torch
 from tyro.conf import Positional
 
 from ringconv._extras import needs
+from ringconv._files import write_whole
 from ringconv._network import dtype_of
 from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
@@ -18,7 +19,6 @@ from ringconv.data import normalise
 from ringconv.equivariance import band_limited_noise
 from ringconv.evaluation.audit import Audit, worst
 from ringconv.evaluation.audit import audit as run_audit
-from ringconv.training.files import write_whole
 
 
 def audit(

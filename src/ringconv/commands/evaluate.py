@@ -10,12 +10,12 @@ from typing import Any, Literal
 from tyro.conf import Positional
 
 from ringconv._extras import needs
+from ringconv._files import write_whole
 from ringconv._turned import Interpolation, MaskKind, Padding, Turning
 from ringconv.commands._checkpoint import check_file, load_checkpoint
 from ringconv.commands._terminal import progress_bars, terminal, usage_errors
 from ringconv.evaluation import Evaluation, EvaluationSettings, Scores
 from ringconv.evaluation import evaluate as run_evaluation
-from ringconv.training.files import write_whole
 from ringconv.training.run_data import settings_beside, with_classes_of
 
 

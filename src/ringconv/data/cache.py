@@ -6,12 +6,13 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from ringconv._files import unused_beside
 
 _FORMAT = "2"
 """Part of every key; to be raised when what is stored changes."""
@@ -50,7 +51,8 @@ def stored(name: str, key: str, build: Callable[[Path], None], folder: Path | No
     if final.is_dir():
         return final
     root.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=root))
+    partial = unused_beside(final)
+    partial.mkdir()  # with the permissions of any new folder: the cache may be for several users
     try:
         build(partial)
         try:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gzip
 import hashlib
 import http.client
 import os
 import shutil
 import tarfile
-import tempfile
 import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
+from ringconv._files import written_whole
 from ringconv._progress import Progress
 
 _BLOCK = 1 << 20
 _PAUSE = 1.0
 """Seconds before the second try; each further one waits twice as long."""
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""What some network file systems answer: there, processes are not kept apart."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +47,31 @@ def fetch(url: str, path: Path, md5: str, progress: Progress | None = None, trie
     """Download ``url`` to ``path``; a file that is there with the right checksum is left alone.
 
     What has arrived is kept in ``path``.part when the connection breaks, and the next try, also in another run,
-    continues there. The file gets its name only when its checksum is right.
+    continues there. The file gets its name only when its checksum is right. While another process fetches the same
+    file, this one waits and then takes what it finds.
     """
     report = progress or (lambda stage, done, total: None)
-    if path.is_file() and md5_of(path) == md5:
+    if _is_there(path, md5):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
+    part, lock = (path.with_name(f"{path.name}.{ending}") for ending in ("part", "part.lock"))
+    waiting = f"wait for another process that fetches {path.name}"
+    with _locked(lock, lambda done: report(waiting, done, 1)):
+        if not _is_there(path, md5):  # another process may have been faster
+            _fetch(url, part, md5, lambda done, total: report(f"fetch {path.name}", done, total), tries)
+            os.replace(part, path)
+    return path
+
+
+def _is_there(path: Path, md5: str) -> bool:
+    return path.is_file() and md5_of(path) == md5
+
+
+def _fetch(url: str, part: Path, md5: str, report: Callable[[int, int], None], tries: int) -> None:
+    """Complete ``part``, or raise OSError; a wrong one is removed."""
     for attempt in range(1, tries + 1):
         try:
-            _continue(url, part, lambda done, total: report(f"fetch {path.name}", done, total))
+            _continue(url, part, report)
             break
         except (OSError, http.client.HTTPException) as error:
             final = isinstance(error, urllib.error.HTTPError) and 400 <= error.code < 500
@@ -63,8 +83,52 @@ def fetch(url: str, path: Path, md5: str, progress: Progress | None = None, trie
     if found != md5:
         part.unlink()
         raise OSError(f"{url} has the checksum {found}, expected {md5}; what was fetched is removed")
-    os.replace(part, path)
-    return path
+
+
+@contextlib.contextmanager
+def _locked(lock: Path, report: Callable[[int], None]) -> Iterator[None]:
+    """One process at a time, where there are such locks. A lock ends with its process, however that ends.
+
+    Args:
+        report: called with 0 when another process has the lock, and with 1 when the waiting for it is over.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        yield
+        return
+    waited = False
+    while True:
+        with lock.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not waited:
+                    report(0)
+                waited = True
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in _NO_LOCKS:
+                    raise
+            # Whoever had the lock has removed its file, and one without a name keeps nobody else away.
+            if not _is_named(file, lock):
+                continue
+            if waited:
+                report(1)
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # there are none
+                    fcntl.flock(file, fcntl.LOCK_UN)  # a child that was forked meanwhile has it too
+            return
+
+
+def _is_named(file: IO[Any], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def extract(archive: Path, folder: Path) -> None:
@@ -129,11 +193,5 @@ def _check_inside(archive: Path, name: str, folder: Path) -> None:
 
 
 def _gunzip(archive: Path, target: Path) -> None:
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:
-        try:
-            with gzip.open(archive) as source:
-                shutil.copyfileobj(source, partial, _BLOCK)
-            os.replace(partial.name, target)
-        except BaseException:
-            Path(partial.name).unlink()
-            raise
+    with written_whole(target) as partial, gzip.open(archive) as source, partial.open("wb") as file:
+        shutil.copyfileobj(source, file, _BLOCK)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ringconv._files import write_whole
 from ringconv.data.textures import PHOTOGRAPHS, load_textures
 from ringconv.demo.examples import SCENE
 from ringconv.demo.networks import WEIGHTS, classifier_bytes
@@ -24,7 +25,6 @@ from ringconv.equivariance import rotate
 from ringconv.models.checkpoint import save_model
 from ringconv.models.registry import create_model
 from ringconv.training.compare import CompareSettings, accuracy, trained
-from ringconv.training.files import write_whole
 from ringconv.training.networks import KINDS, Kind
 from ringconv.training.objective import bce_and_dice, scores
 from ringconv.training.optimise import parameter_groups

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
+from ringconv._files import written_whole
 from ringconv.deploy._pooling import for_free_sizes, written_out
 from ringconv.deploy.check import all_tensors, check_file
 from ringconv.equivariance import evaluating
@@ -100,12 +101,8 @@ def _check(program: Callable[[Tensor], Any], model: nn.Module, example: Tensor) 
 def written_at_once(path: Path) -> Iterator[Path]:
     """A file to write to, which gets its name when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}-{path.name}")  # the ending stays: exporters look at it
-    try:
+    with written_whole(path, ending=path.suffix) as partial:  # exporters look at the ending
         yield partial
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)  # there is none any more if all went well
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from ringconv._extras import needs
+from ringconv._files import write_whole
 from ringconv._network import input_channels, refuse_wrappers
 from ringconv._ring_kernel import RingKernel
 from ringconv._version import __version__
@@ -152,12 +153,7 @@ def save_model(
     _check_shapes(tensors, info, f"the {type(model).__name__} is not what create_model makes any more", model)
     metadata = {"format": "pt", _KEY: _to_json(info)}
     data = _in_order(needs("safetensors.torch", "models").save(tensors, metadata))
-    partial = path.with_name(f".{path.name}-{os.getpid()}")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)  # there is none any more if all went well
+    write_whole(path, data)
     return path
 
 

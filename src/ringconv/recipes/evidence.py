@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ringconv._files import write_whole
 from ringconv._turned import Turning
 from ringconv.data import DataSet
 from ringconv.evaluation import EvaluationSettings, evaluate
@@ -16,7 +17,6 @@ from ringconv.recipes.filling import HARMLESS
 from ringconv.recipes.study import Study, Trial
 from ringconv.training import Run, Watch
 from ringconv.training.compare_runs import train_in
-from ringconv.training.files import write_whole
 from ringconv.training.runs import CONFIG, ENVIRONMENT, MODEL, read_run
 from ringconv.training.settings import TrainSettings
 from ringconv.training.setup import prepare_data

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ringconv._files import write_whole
 from ringconv._progress import Progress
 from ringconv.conversion.where_lost import where_lost
 from ringconv.convert import ConversionReport, convert
 from ringconv.models._timm import import_timm
-from ringconv.training.files import write_whole
 
 COMMAND = "ringconv conversions"
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._extras import MissingExtraError
+from ringconv._files import write_whole
 from ringconv.baselines.fuhl import REPORTED
 from ringconv.benchmark.memory import saved_bytes
 from ringconv.benchmark.results import machine
@@ -21,7 +22,6 @@ from ringconv.models import create_model, model_entry
 from ringconv.report.markdown import markdown_rows
 from ringconv.report.speed_section import speed_section
 from ringconv.training.budget import Budget, Found, budget_table, forward_operations, read_budget
-from ringconv.training.files import write_whole
 
 COMMAND = "ringconv methods-page"
 BATCH, SIDE = 8, 33

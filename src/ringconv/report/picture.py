@@ -7,9 +7,9 @@ from typing import Any
 
 from ringconv._extras import needs
 from ringconv._figure_style import PAGE, dress, headline, legend, line, new_figure, png
+from ringconv._files import write_whole
 from ringconv.data.textures import load_textures
 from ringconv.training.compare import Comparison
-from ringconv.training.files import write_whole
 
 _SHOWN_ANGLES = range(0, 361, 45)
 

@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringconv._files import write_whole
 from ringconv.recipes.evidence import Evidence, all_evidence
 from ringconv.recipes.studies import STUDIES
 from ringconv.recipes.study import Study, Trial
 from ringconv.report.markdown import markdown_rows
-from ringconv.training.files import write_whole
 
 COMMAND = "ringconv results"
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ringconv._extras import MissingExtraError
+from ringconv._files import write_whole
 from ringconv._progress import Progress
 from ringconv._version import __version__
 from ringconv.data import DataSet, open_data, stratified_subset
@@ -26,7 +27,6 @@ from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
 from ringconv.models import create_model, model_entry
 from ringconv.models.operations import count_operations
 from ringconv.training.augment import turn_2d, warp
-from ringconv.training.files import write_whole
 from ringconv.training.optimise import learning_rate, parameter_groups
 
 BACKWARD = 2

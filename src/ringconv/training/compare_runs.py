@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ringconv._extras import needs
+from ringconv._files import write_whole
 from ringconv._machine import forget_peak
 from ringconv.data import DataSet
 from ringconv.models.registry import model_entry
-from ringconv.training.files import write_whole
 from ringconv.training.runs import CONFIG, Run, folder_name, locked, new_folder, read_run
 from ringconv.training.settings import TrainSettings
 from ringconv.training.setup import build_network, check_classes, has_test_images

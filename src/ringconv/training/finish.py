@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ringconv._files import write_whole
 from ringconv._network import dtype_of
 from ringconv._progress import Progress
 from ringconv._turned import Turning
 from ringconv.data import DataSet
 from ringconv.evaluation import Evaluation, EvaluationSettings, evaluate
 from ringconv.models.checkpoint import Preprocessing, save_model
-from ringconv.training.files import write_whole
 from ringconv.training.loop import Training
 from ringconv.training.objective import loss_name, outputs
 from ringconv.training.picture import save_picture

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ringconv._figure_style import INK, NORMAL, PAGE, SMALL, dress, line, new_figure, percent_axis, png
+from ringconv._files import write_whole
 from ringconv.evaluation import Evaluation
-from ringconv.training.files import write_whole
 from ringconv.training.logs import read_log
 
 

@@ -20,10 +20,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from ringconv._files import write_whole
 from ringconv._machine import processor
 from ringconv._version import __version__
 from ringconv.models.checkpoint import options_of_format_1
-from ringconv.training.files import write_whole
 from ringconv.training.logs import read_log
 from ringconv.training.settings import TrainSettings
 

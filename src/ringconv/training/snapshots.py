@@ -7,7 +7,6 @@ which holds tensors and plain containers only, so that reading it runs no code o
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ringconv._extras import needs
-from ringconv.training.files import write_to_disk
+from ringconv._files import sync_folder, write_to_disk
 
 KEPT = 2
 """The last one, and the one before it in case the last one's disk blocks are bad."""
@@ -53,7 +52,7 @@ def save_snapshot(folder: Path, snapshot: Snapshot) -> Path:
         if final.exists():  # written before, by a run that went on from the one before it
             _remove(final)
         partial.rename(final)
-        _sync_folder(folder)
+        sync_folder(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)  # there is none any more if all went well
     for old in snapshots(folder)[:-KEPT]:
@@ -88,13 +87,3 @@ def _remove(path: Path) -> None:
     going = path.with_name(f".{path.name}.old")
     path.rename(going)
     shutil.rmtree(going, ignore_errors=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last through a power cut, where folders can be synchronised."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import warnings
@@ -16,7 +17,6 @@ import torch
 from ringconv._extras import needs
 from ringconv.data import DataSet, check_outside
 from ringconv.training import finish
-from ringconv.training.files import DISK_IS_FULL
 from ringconv.training.logs import Log
 from ringconv.training.loop import Moment, NotFiniteError, Pace, Training
 from ringconv.training.runs import CHECKPOINTS, Run, locked, new_run, read_run
@@ -28,6 +28,7 @@ from ringconv.training.stopping import Stop, stop_on_signals
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 _AGREE_EVERY = 10
 """Steps between the times when several devices agree whether to stop."""
 
@@ -307,7 +308,7 @@ def _explained(training: Training, folder: Path) -> Iterator[None]:
             " A smaller lr, warmup_epochs or clip_norm often help"
         ) from error
     except OSError as error:
-        if error.errno not in DISK_IS_FULL:
+        if error.errno not in _DISK_IS_FULL:
             raise
         raise TrainingStoppedError(
             f"the disk is full: nothing more can be written to {folder}. {_what_is_left(folder)} Make room;"

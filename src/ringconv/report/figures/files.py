@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from ringconv._figure_style import png
-from ringconv.training.files import write_whole
+from ringconv._files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringconv._files import write_whole
 from ringconv._progress import Progress
 from ringconv._version import __version__
 from ringconv.report.html import sections
@@ -14,7 +15,6 @@ from ringconv.report.html.charts import charts
 from ringconv.report.html.entries import DataShown, Entries, Entry, entries_of
 from ringconv.report.html.markup import Content, Markup, element, join
 from ringconv.report.html.tables import angles_table, environment_table, scores_tables, settings_table
-from ringconv.training.files import write_whole
 from ringconv.training.runs import Run
 
 REPORT = "report.html"
