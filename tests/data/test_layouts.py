@@ -99,19 +99,18 @@ def test_odd_names_hidden_files_and_other_types(tmp_path):
     assert sum(map(len, data.splits.values())) == 2 * len(names)
 
 
-def test_alpha_grey_16_bits_and_palettes_become_rgb(tmp_path):
+def test_alpha_grey_and_palettes_become_rgb(tmp_path):
     root = tmp_path / "set" / "test"
     picture(root / "a" / "alpha.png", mode="RGBA", colour=(10, 20, 30, 128))
     picture(root / "a" / "grey.png", mode="L", colour=40)
-    Image.fromarray(np.full((20, 16), 257 * 50, np.uint16)).save(root / "a" / "deep.png")
     Image.new("RGB", (16, 20), (60, 70, 80)).convert("P", palette=Image.Palette.ADAPTIVE).save(root / "b.png")
     (root / "b").mkdir()
     shutil.move(root / "b.png", root / "b" / "palette.png")
-    images, labels = open_data(tmp_path / "set")["test"].batch(range(4))
+    images, labels = open_data(tmp_path / "set")["test"].batch(range(3))
     colours = (images[:, :, 0, 0] * 255).round().int().tolist()
-    assert colours == [[10, 20, 30], [50] * 3, [40] * 3, [60, 70, 80]]
-    assert labels.tolist() == [0, 0, 0, 1]
-    assert open_data(tmp_path / "set", grey=True)["test"].batch([2])[0].shape == (1, 1, 20, 16)
+    assert colours == [[10, 20, 30], [40] * 3, [60, 70, 80]]
+    assert labels.tolist() == [0, 0, 1]
+    assert open_data(tmp_path / "set", grey=True)["test"].batch([1])[0].shape == (1, 1, 20, 16)
 
 
 def test_sizes(tmp_path):

@@ -20,6 +20,7 @@ from ringconv.data.decode import (
     Mask,
     Picture,
     Volume,
+    bits_of,
     has_bands,
     stored_sides,
     stored_type,
@@ -96,15 +97,16 @@ def assemble(
 
 
 def decoder_for(items: Sequence[Item], options: DataOptions) -> Decoder:
-    """How such files are read: by their suffixes, and for TIFFs by what is in them."""
-    tiffs = [item.path for item in items if suffix(item.path) in TIFFS]
+    """How such files are read: by their suffixes, and for TIFFs and deep pictures by what is in them."""
     volumes = [item.path for item in items if suffix(item.path) in VOLUMES]
     if volumes:
         _check_one_kind(volumes, items, "a volume")
         return Volume(options.sides(3), options.spacing, options.fit, dtype=_common_type(items))
-    with_bands = next((path for path in tiffs if has_bands(path)), None)
+    # Damaged files are named later, whatever the others are.
+    maybe = [path for path in (item.path for item in items) if suffix(path) in TIFFS or bits_of(path) != 8]
+    with_bands = next((path for path in maybe if has_bands(path)), None)
     if with_bands is not None:
-        _check_one_kind(tiffs, items, f"a TIFF of several bands or more than 8 bits ({with_bands})")
+        _check_one_kind(maybe, items, f"a TIFF of several bands, or a picture of more than 8 bits ({with_bands})")
         return Bands(options.sides(2), options.fit)
     return Picture(options.sides(2), options.fit, options.grey)
 
