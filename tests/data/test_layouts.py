@@ -12,7 +12,9 @@ import torch
 from PIL import Image
 
 from ringconv._torchvision import import_torchvision
-from ringconv.data import LAYOUTS, open_data
+from ringconv.data import LAYOUTS, DataOptions, open_data
+from ringconv.data.decode import Item, Picture
+from ringconv.data.files import read_files
 
 import_torchvision()
 
@@ -231,15 +233,24 @@ def test_a_csv_without_splits_keeps_patients_whole(tmp_path):
     assert not set(data["train"].groups) & set(data["test"].groups)
 
 
-def test_a_csv_with_repeated_files_in_another_order(tmp_path):
+def test_repeated_files_in_another_order(tmp_path):
     colours = {"dark.png": 10, "light.png": 200}
     for name, colour in colours.items():
         picture(tmp_path / name, colour=colour)
     for names in (["dark.png", "dark.png", "light.png"], ["dark.png", "light.png", "light.png"]):
-        (tmp_path / "list.csv").write_text("\n".join(["path,label", *(f"{name},{name}" for name in names)]))
-        images, labels = open_data(tmp_path / "list.csv", test=0)["train"].batch(range(3))
-        assert (images[:, 0, 0, 0] * 255).round().tolist() == [colours[name] for name in names]
-        assert labels.tolist() == [int(name == "light.png") for name in names]
+        items = [Item(tmp_path / name) for name in names]
+        rows, _ = read_files("set", items, Picture(), DataOptions(), lambda stage, done, total: None)
+        assert rows[:, 0, 0, 0].tolist() == [colours[name] for name in names]
+
+
+def test_a_file_twice_in_a_csv_is_read_once(tmp_path):
+    for row in range(10):
+        picture(tmp_path / f"{row}.png", seed=row)
+    lines = [f"{row}.png,{'ab'[row % 2]}" for row in range(10)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines, *(f"./{line}" for line in lines[:7])]))
+    data = open_data(tmp_path / "list.csv", test=0.4)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 6, "test": 4}
+    assert data.notes == ("7 of 17 lines list a file that is in a line above, and are left out",)
 
 
 def test_a_csv_of_masks(tmp_path):
@@ -261,11 +272,15 @@ def test_a_csv_of_masks(tmp_path):
         ("file,kind\n0.png,a\n", r"needs the columns path and label \(or mask\).*got \['file', 'kind'\]"),
         ("path,label,split\n0.png,a,later\n", "line 2: the split must be of train, val and test, got 'later'"),
         ("path,label,split\n0.png,a,train\n0.png,a,\n", "some lines have a split and some have none"),
+        ("path,label\n0.png,a\n./0.png,b\n", r"line 3: .*0\.png is in line 2 too, with another label; list it once"),
+        ("path,label,split\n0.png,a,train\n0.png,a,test\n", "line 3: .* is in line 2 too, with another split"),
+        ("path,mask\n0.png,0.png\n0.png,1.png\n", "line 3: .* is in line 2 too, with another mask"),
         ("path,label,group,split\n0.png,a,p,train\n0.png,a,p,test\n", "the group 'p' is in 'train' and in 'test'"),
     ],
 )
 def test_a_wrong_csv(content, message, tmp_path):
     picture(tmp_path / "0.png")
+    picture(tmp_path / "1.png")
     (tmp_path / "list.csv").write_text(content)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         open_data(tmp_path / "list.csv")

@@ -136,12 +136,29 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     if any(record.split for record in records) and not all(record.split for record in records):
         raise ValueError(f"{path}: some lines have a split and some have none")
     check_groups(path, ((record.group, record.split) for record in records))
-    if "mask" not in columns:
-        return assemble(path.stem, records, classes, options, progress)
-    masks = [record.mask for record in records if record.mask is not None]
-    found, notes = classes_in_files(path.stem, masks, options, progress)
-    data = assemble(path.stem, records, found, options, progress)
+    records, notes = _each_once(path, records)
+    if "mask" in columns:
+        masks = [record.mask for record in records if record.mask is not None]
+        found, more = classes_in_files(path.stem, masks, options, progress)
+        classes, notes = list(found), notes + more
+    data = assemble(path.stem, records, classes, options, progress)
     return replace(data, notes=(*data.notes, *notes))
+
+
+def _each_once(path: Path, records: Sequence[Record]) -> tuple[list[Record], tuple[str, ...]]:
+    """Each file once, which otherwise may be in training and in testing; with a note on what was dropped."""
+    first: dict[Path, tuple[int, Record]] = {}
+    for line, record in enumerate(records, 2):
+        before, same = first.setdefault(record.item.path.resolve(), (line, record))
+        for what in ("label", "mask", "group", "split"):
+            if getattr(record, what) != getattr(same, what):
+                raise ValueError(
+                    f"{path}, line {line}: {record.item.path} is in line {before} too, with another {what}; list it"
+                    " once"
+                )
+    dropped = len(records) - len(first)
+    note = f"{dropped} of {len(records)} lines list a file that is in a line above, and are left out"
+    return [record for _, record in first.values()], (note,) if dropped else ()
 
 
 def _read_csv(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
