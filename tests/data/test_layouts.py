@@ -243,6 +243,15 @@ def test_repeated_files_in_another_order(tmp_path):
         assert rows[:, 0, 0, 0].tolist() == [colours[name] for name in names]
 
 
+@pytest.mark.parametrize("labels", [("0.0", "1.0"), ("1.5", "3T"), ("10", "9"), ("²", "x")])
+def test_labels_that_are_classes(tmp_path, labels):
+    for row in range(len(labels)):
+        picture(tmp_path / "images" / f"{row}.png", seed=row)
+    lines = (f"images/{row}.png,{label}" for row, label in enumerate(labels))
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]), encoding="utf-8")
+    assert set(open_data(tmp_path / "list.csv", test=0).classes) == set(labels)
+
+
 def test_a_file_twice_in_a_csv_is_read_once(tmp_path):
     for row in range(10):
         picture(tmp_path / f"{row}.png", seed=row)
@@ -272,6 +281,8 @@ def test_a_csv_of_masks(tmp_path):
         ("file,kind\n0.png,a\n", r"needs the columns path and label \(or mask\).*got \['file', 'kind'\]"),
         ("path,label,split\n0.png,a,later\n", "line 2: the split must be of train, val and test, got 'later'"),
         ("path,label,split\n0.png,a,train\n0.png,a,\n", "some lines have a split and some have none"),
+        ("path,label\n0.png,0.0\n1.png,0.37\n", r"labels must be classes, and '0\.37' in line 3 is a measure"),
+        ("path,label\n0.png,1\n1.png,nan\n", "labels must be classes, and 'nan' in line 3 is a measure"),
         ("path,label\n0.png,a\n./0.png,b\n", r"line 3: .*0\.png is in line 2 too, with another label; list it once"),
         ("path,label,split\n0.png,a,train\n0.png,a,test\n", "line 3: .* is in line 2 too, with another split"),
         ("path,mask\n0.png,0.png\n0.png,1.png\n", "line 3: .* is in line 2 too, with another mask"),

@@ -114,6 +114,8 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         unlabelled = [line for line, label in enumerate(labels, 2) if not label]
         if unlabelled:
             raise ValueError(f"{path}: no label in line {unlabelled[0]}, and in {len(unlabelled)} lines altogether")
+        if "mask" not in columns:
+            _check_no_measures(path, labels)
     records = []
     for line, (row, label) in enumerate(zip(rows, labels, strict=True), 2):
         image = path.parent / (_value(row, columns, "path") or "")
@@ -143,6 +145,20 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         classes, notes = list(found), notes + more
     data = assemble(path.stem, records, classes, options, progress)
     return replace(data, notes=(*data.notes, *notes))
+
+
+def _check_no_measures(path: Path, labels: Sequence[str | None]) -> None:
+    """Raise ValueError for numbers of which some are not whole, which would be a class each."""
+    try:
+        numbers = [float(label or "") for label in labels]
+    except ValueError:
+        return  # names
+    wrong = [row for row, number in enumerate(numbers) if not number.is_integer()]
+    if wrong:
+        raise ValueError(
+            f"{path}: labels must be classes, and {labels[wrong[0]]!r} in line {wrong[0] + 2} is a measure; if classes"
+            " are meant, give them names that are no numbers"
+        )
 
 
 def _each_once(path: Path, records: Sequence[Record]) -> tuple[list[Record], tuple[str, ...]]:
@@ -188,7 +204,7 @@ def _value(row: dict[str, str], columns: dict[str, str], purpose: str) -> str | 
 
 def _natural(label: str) -> tuple[bool, float, str]:
     """Sorts 2 before 10, and numbers before names."""
-    return (False, float(label), label) if label.isdigit() else (True, 0.0, label)
+    return (False, float(label), label) if label.isdecimal() else (True, 0.0, label)
 
 
 def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str] | None:
