@@ -262,6 +262,22 @@ def test_a_file_twice_in_a_csv_is_read_once(tmp_path):
     assert data.notes == ("7 of 17 lines list a file that is in a line above, and are left out",)
 
 
+def test_columns_that_are_not_used_are_noted(tmp_path):
+    for row in range(4):
+        picture(tmp_path / f"{row}.png", seed=row)
+    for extra, note in (
+        ("patient_id,age", ("columns that are not used: patient_id, age; one called group or patient would keep",)),
+        ("patient,age", ("columns that are not used: age",)),
+        ("patient,slide", ("columns that are not used: slide",)),
+        ("patient,", ()),
+    ):
+        lines = [f"path,label,{extra}", *(f"{row}.png,{'ab'[row % 2]},{row},{row}" for row in range(4))]
+        (tmp_path / "list.csv").write_text("\n".join(lines))
+        found = open_data(tmp_path / "list.csv").notes
+        assert len(found) == len(note)
+        assert all(one.startswith(start) for one, start in zip(found, note, strict=True))
+
+
 def test_a_csv_of_masks(tmp_path):
     for row in range(5):
         picture(tmp_path / f"{row}.png", seed=row)

@@ -144,7 +144,16 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         found, more = classes_in_files(path.stem, masks, options, progress)
         classes, notes = list(found), notes + more
     data = assemble(path.stem, records, classes, options, progress)
-    return replace(data, notes=(*data.notes, *notes))
+    return replace(data, notes=(*data.notes, *notes, *_unused(header, columns)))
+
+
+def _unused(header: Sequence[str], columns: dict[str, str]) -> tuple[str, ...]:
+    """A note on the columns that mean nothing here, one of which may say what belongs together."""
+    names = [name.strip() for name in header if name.strip() and name not in columns.values()]
+    if not names:
+        return ()
+    hint = "; one called group or patient would keep what belongs together in one split" * ("group" not in columns)
+    return (f"columns that are not used: {', '.join(names)}{hint}",)
 
 
 def _check_no_measures(path: Path, labels: Sequence[str | None]) -> None:
