@@ -297,6 +297,8 @@ def test_a_csv_of_masks(tmp_path):
         ("file,kind\n0.png,a\n", r"needs the columns path and label \(or mask\).*got \['file', 'kind'\]"),
         ("path,label,split\n0.png,a,later\n", "line 2: the split must be of train, val and test, got 'later'"),
         ("path,label,split\n0.png,a,train\n0.png,a,\n", "some lines have a split and some have none"),
+        ("path,mask\n0.png,\n", "line 2 has no mask"),
+        ("path,label\n0.png,a\n,b\n", "line 3 has no path"),
         ("path,label\n0.png,0.0\n1.png,0.37\n", r"labels must be classes, and '0\.37' in line 3 is a measure"),
         ("path,label\n0.png,1\n1.png,nan\n", "labels must be classes, and 'nan' in line 3 is a measure"),
         ("path,label\n0.png,a\n./0.png,b\n", r"line 3: .*0\.png is in line 2 too, with another label; list it once"),
@@ -380,7 +382,7 @@ def test_volumes_of_unequal_spacing(tmp_path):
     volume(tmp_path / "set" / "b" / "1.nii", shape=(6, 8, 30), spacing=(1.0, 1.0, 1.25), value=7)
     with pytest.raises(ValueError, match="decodes to the shape"):
         open_data(tmp_path / "set", test=0)
-    with pytest.raises(ValueError, match=r"voxels differ in size.*give a spacing"):
+    with pytest.raises(ValueError, match=r"size, 3\.125 x 1 x 0\.75 in .*0\.nii and 4\.6875 x 1 x 0\.75 in .*; give"):
         open_data(tmp_path / "set", test=0, size=8)
     data = open_data(tmp_path / "set", test=0, spacing=(1.25, 1.0, 1.0), size=(16, 8, 8))
     assert data.spacing == (1.25, 1.0, 1.0)
@@ -734,7 +736,10 @@ def test_what_cannot_be_opened(tmp_path):
         ({"fit": "stretch"}, "fit must be 'squash' or 'crop'"),
         ({"faults": "ignore"}, "faults must be"),
         ({"validation": 1.5}, "validation must be a share"),
-        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be positive"),
+        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be three positive numbers"),
+        ({"spacing": 2}, "spacing must be three positive numbers, .* along D, H and W, got 2"),
+        ({"spacing": [2, 2]}, r"spacing must be three positive numbers, .*, got \[2, 2\]"),
+        ({"spacing": "2,2,2"}, "spacing must be three positive numbers, .*, got 2,2,2"),
     ):
         with pytest.raises(ValueError, match=message):
             open_data(tmp_path, **options)

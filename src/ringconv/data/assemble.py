@@ -219,8 +219,9 @@ def _common_spacing(name: str, items: Sequence[Item], decoder: Decoder) -> tuple
     first = spacings[0]
     other = np.flatnonzero((np.abs(spacings - first) > 0.01 * first).any(1))
     if len(other):
+        one, another = (" x ".join(f"{step:g}" for step in spacings[row]) for row in (0, other[0]))
         raise ValueError(
-            f"{name}: voxels differ in size, {tuple(first)} in {items[0].path} and {tuple(spacings[other[0]])} in"
-            f" {items[other[0]].path}; give a spacing that all are resampled to"
+            f"{name}: voxels differ in size, {one} in {items[0].path} and {another} in {items[other[0]].path}; give a"
+            " spacing that all are resampled to"
         )
     return tuple(float(step) for step in first)

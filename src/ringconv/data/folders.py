@@ -118,6 +118,9 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
             _check_no_measures(path, labels)
     records = []
     for line, (row, label) in enumerate(zip(rows, labels, strict=True), 2):
+        for purpose in ("path", "mask"):
+            if purpose in columns and not _value(row, columns, purpose):
+                raise ValueError(f"{path}: line {line} has no {purpose}")
         image = path.parent / (_value(row, columns, "path") or "")
         mask = path.parent / (_value(row, columns, "mask") or "") if "mask" in columns else None
         for file_path in (image, mask):
