@@ -1,5 +1,6 @@
 """Files of several kinds in one set: read alike, or refused, but never made something else."""
 
+import imagecodecs
 import nibabel
 import numpy as np
 import pytest
@@ -87,6 +88,75 @@ def test_volumes_beside_pictures_are_refused(tmp_path):
     Image.new("L", (8, 8), 7).save(folder / "0" / "0.png")
     with pytest.raises(ValueError, match=r"3 of 4 files are like a volume, and .*0\.png is not"):
         open_data(folder)
+
+
+def save_deep(path, pixels):
+    """Grey by Pillow, colours by imagecodecs, which Pillow would cut to 8 bits."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".tif":
+        tifffile.imwrite(path, pixels, photometric="rgb" if pixels.ndim == 3 else "minisblack")
+    elif pixels.ndim == 2:
+        Image.fromarray(pixels).save(path)
+    else:
+        path.write_bytes(imagecodecs.png_encode(pixels))
+
+
+@pytest.mark.parametrize("largest", [1, 255, 4095, 65535])
+@pytest.mark.parametrize(("ending", "channels"), [("png", 1), ("pgm", 1), ("png", 3)])
+@pytest.mark.parametrize("options", [{}, {"size": (6, 7)}, {"size": 6, "fit": "crop"}])
+def test_pictures_of_16_bits_are_read_like_such_tiffs(tmp_path, largest, ending, channels, options):
+    pixels = np.random.default_rng(0).integers(0, largest + 1, (4, 12, 14, channels)).astype(np.uint16)
+    for row, image in enumerate(pixels.squeeze(-1) if channels == 1 else pixels):
+        for kind in (ending, "tif"):
+            save_deep(tmp_path / f"of {kind}" / "ab"[row % 2] / f"{row}.{kind}", image)
+    found, expected = (open_data(tmp_path / f"of {kind}", test=0, **options) for kind in (ending, "tif"))
+    assert found["train"].images.dtype == np.uint16
+    assert (found.mean, found.std, found["train"].scale) == (expected.mean, expected.std, expected["train"].scale)
+    np.testing.assert_array_equal(found["train"].images[:], expected["train"].images[:])
+    if not options:
+        np.testing.assert_array_equal(found["train"].images[:], pixels[[0, 2, 1, 3]])
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_alpha_of_16_bits_is_dropped(tmp_path, channels):
+    pixels = np.random.default_rng(0).integers(0, 65536, (9, 7, channels)).astype(np.uint16)
+    for title in "ab":
+        save_deep(tmp_path / title / "0.png", pixels)
+    np.testing.assert_array_equal(open_data(tmp_path, test=0)["train"].images[0], pixels[..., :-1])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pngs_of_16_bits_are_read_upright(tmp_path, orientation):
+    pixels = np.arange(48, dtype=np.uint8).reshape(6, 8)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(tmp_path / "0.png", exif=exif)
+    for title in "ab":
+        (tmp_path / "set" / title).mkdir(parents=True)
+        Image.fromarray(pixels.astype(np.uint16)).save(tmp_path / "set" / title / "0.png", exif=exif)
+    found = open_data(tmp_path / "set", test=0)["train"].images[0]
+    np.testing.assert_array_equal(found, Picture()(Item(tmp_path / "0.png"))[..., :1])
+
+
+@pytest.mark.parametrize("shallow", ["png", "jpg", "pgm"])
+def test_pictures_of_16_bits_beside_those_of_8_are_refused(tmp_path, shallow):
+    for row in range(3):
+        save_deep(tmp_path / "b" / f"{row}.png", np.full((8, 8), 700, np.uint16))
+    (tmp_path / "a").mkdir()
+    Image.new("L", (8, 8), 7).save(tmp_path / "a" / f"0.{shallow}")
+    with pytest.raises(ValueError, match=rf"3 of 4 files .* more than 8 bits .*0\.png\), and .*0\.{shallow} is not"):
+        open_data(tmp_path)
+
+
+@pytest.mark.parametrize("left", [0, 20, 60])
+def test_a_damaged_picture_among_those_of_16_bits_is_named(tmp_path, left):
+    for row in range(4):
+        save_deep(tmp_path / "ab"[row % 2] / f"{row}.png", np.full((8, 8), 700 + row, np.uint16))
+    whole = (tmp_path / "a" / "0.png").read_bytes()
+    (tmp_path / "a" / "0.png").write_bytes(whole[:left])
+    with pytest.raises(ValueError, match=r"1 of 4 images cannot be read:\n.*0\.png"):
+        open_data(tmp_path)
+    assert len(open_data(tmp_path, faults="skip", test=0)["train"]) == 3
 
 
 @pytest.mark.parametrize("compression", ["lzw", "zlib", "jpeg2000"])

@@ -12,7 +12,9 @@ import torch
 from PIL import Image
 
 from ringconv._torchvision import import_torchvision
-from ringconv.data import LAYOUTS, open_data
+from ringconv.data import LAYOUTS, DataOptions, open_data
+from ringconv.data.decode import Item, Picture
+from ringconv.data.files import read_files
 
 import_torchvision()
 
@@ -99,19 +101,18 @@ def test_odd_names_hidden_files_and_other_types(tmp_path):
     assert sum(map(len, data.splits.values())) == 2 * len(names)
 
 
-def test_alpha_grey_16_bits_and_palettes_become_rgb(tmp_path):
+def test_alpha_grey_and_palettes_become_rgb(tmp_path):
     root = tmp_path / "set" / "test"
     picture(root / "a" / "alpha.png", mode="RGBA", colour=(10, 20, 30, 128))
     picture(root / "a" / "grey.png", mode="L", colour=40)
-    Image.fromarray(np.full((20, 16), 257 * 50, np.uint16)).save(root / "a" / "deep.png")
     Image.new("RGB", (16, 20), (60, 70, 80)).convert("P", palette=Image.Palette.ADAPTIVE).save(root / "b.png")
     (root / "b").mkdir()
     shutil.move(root / "b.png", root / "b" / "palette.png")
-    images, labels = open_data(tmp_path / "set")["test"].batch(range(4))
+    images, labels = open_data(tmp_path / "set")["test"].batch(range(3))
     colours = (images[:, :, 0, 0] * 255).round().int().tolist()
-    assert colours == [[10, 20, 30], [50] * 3, [40] * 3, [60, 70, 80]]
-    assert labels.tolist() == [0, 0, 0, 1]
-    assert open_data(tmp_path / "set", grey=True)["test"].batch([2])[0].shape == (1, 1, 20, 16)
+    assert colours == [[10, 20, 30], [40] * 3, [60, 70, 80]]
+    assert labels.tolist() == [0, 0, 1]
+    assert open_data(tmp_path / "set", grey=True)["test"].batch([1])[0].shape == (1, 1, 20, 16)
 
 
 def test_sizes(tmp_path):
@@ -232,15 +233,49 @@ def test_a_csv_without_splits_keeps_patients_whole(tmp_path):
     assert not set(data["train"].groups) & set(data["test"].groups)
 
 
-def test_a_csv_with_repeated_files_in_another_order(tmp_path):
+def test_repeated_files_in_another_order(tmp_path):
     colours = {"dark.png": 10, "light.png": 200}
     for name, colour in colours.items():
         picture(tmp_path / name, colour=colour)
     for names in (["dark.png", "dark.png", "light.png"], ["dark.png", "light.png", "light.png"]):
-        (tmp_path / "list.csv").write_text("\n".join(["path,label", *(f"{name},{name}" for name in names)]))
-        images, labels = open_data(tmp_path / "list.csv", test=0)["train"].batch(range(3))
-        assert (images[:, 0, 0, 0] * 255).round().tolist() == [colours[name] for name in names]
-        assert labels.tolist() == [int(name == "light.png") for name in names]
+        items = [Item(tmp_path / name) for name in names]
+        rows, _ = read_files("set", items, Picture(), DataOptions(), lambda stage, done, total: None)
+        assert rows[:, 0, 0, 0].tolist() == [colours[name] for name in names]
+
+
+@pytest.mark.parametrize("labels", [("0.0", "1.0"), ("1.5", "3T"), ("10", "9"), ("²", "x")])
+def test_labels_that_are_classes(tmp_path, labels):
+    for row in range(len(labels)):
+        picture(tmp_path / "images" / f"{row}.png", seed=row)
+    lines = (f"images/{row}.png,{label}" for row, label in enumerate(labels))
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines]), encoding="utf-8")
+    assert set(open_data(tmp_path / "list.csv", test=0).classes) == set(labels)
+
+
+def test_a_file_twice_in_a_csv_is_read_once(tmp_path):
+    for row in range(10):
+        picture(tmp_path / f"{row}.png", seed=row)
+    lines = [f"{row}.png,{'ab'[row % 2]}" for row in range(10)]
+    (tmp_path / "list.csv").write_text("\n".join(["path,label", *lines, *(f"./{line}" for line in lines[:7])]))
+    data = open_data(tmp_path / "list.csv", test=0.4)
+    assert {name: len(split) for name, split in data.splits.items()} == {"train": 6, "test": 4}
+    assert data.notes == ("7 of 17 lines list a file that is in a line above, and are left out",)
+
+
+def test_columns_that_are_not_used_are_noted(tmp_path):
+    for row in range(4):
+        picture(tmp_path / f"{row}.png", seed=row)
+    for extra, note in (
+        ("patient_id,age", ("columns that are not used: patient_id, age; one called group or patient would keep",)),
+        ("patient,age", ("columns that are not used: age",)),
+        ("patient,slide", ("columns that are not used: slide",)),
+        ("patient,", ()),
+    ):
+        lines = [f"path,label,{extra}", *(f"{row}.png,{'ab'[row % 2]},{row},{row}" for row in range(4))]
+        (tmp_path / "list.csv").write_text("\n".join(lines))
+        found = open_data(tmp_path / "list.csv").notes
+        assert len(found) == len(note)
+        assert all(one.startswith(start) for one, start in zip(found, note, strict=True))
 
 
 def test_a_csv_of_masks(tmp_path):
@@ -262,11 +297,19 @@ def test_a_csv_of_masks(tmp_path):
         ("file,kind\n0.png,a\n", r"needs the columns path and label \(or mask\).*got \['file', 'kind'\]"),
         ("path,label,split\n0.png,a,later\n", "line 2: the split must be of train, val and test, got 'later'"),
         ("path,label,split\n0.png,a,train\n0.png,a,\n", "some lines have a split and some have none"),
+        ("path,mask\n0.png,\n", "line 2 has no mask"),
+        ("path,label\n0.png,a\n,b\n", "line 3 has no path"),
+        ("path,label\n0.png,0.0\n1.png,0.37\n", r"labels must be classes, and '0\.37' in line 3 is a measure"),
+        ("path,label\n0.png,1\n1.png,nan\n", "labels must be classes, and 'nan' in line 3 is a measure"),
+        ("path,label\n0.png,a\n./0.png,b\n", r"line 3: .*0\.png is in line 2 too, with another label; list it once"),
+        ("path,label,split\n0.png,a,train\n0.png,a,test\n", "line 3: .* is in line 2 too, with another split"),
+        ("path,mask\n0.png,0.png\n0.png,1.png\n", "line 3: .* is in line 2 too, with another mask"),
         ("path,label,group,split\n0.png,a,p,train\n0.png,a,p,test\n", "the group 'p' is in 'train' and in 'test'"),
     ],
 )
 def test_a_wrong_csv(content, message, tmp_path):
     picture(tmp_path / "0.png")
+    picture(tmp_path / "1.png")
     (tmp_path / "list.csv").write_text(content)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         open_data(tmp_path / "list.csv")
@@ -339,7 +382,7 @@ def test_volumes_of_unequal_spacing(tmp_path):
     volume(tmp_path / "set" / "b" / "1.nii", shape=(6, 8, 30), spacing=(1.0, 1.0, 1.25), value=7)
     with pytest.raises(ValueError, match="decodes to the shape"):
         open_data(tmp_path / "set", test=0)
-    with pytest.raises(ValueError, match=r"voxels differ in size.*give a spacing"):
+    with pytest.raises(ValueError, match=r"size, 3\.125 x 1 x 0\.75 in .*0\.nii and 4\.6875 x 1 x 0\.75 in .*; give"):
         open_data(tmp_path / "set", test=0, size=8)
     data = open_data(tmp_path / "set", test=0, spacing=(1.25, 1.0, 1.0), size=(16, 8, 8))
     assert data.spacing == (1.25, 1.0, 1.0)
@@ -718,7 +761,10 @@ def test_what_cannot_be_opened(tmp_path):
         ({"fit": "stretch"}, "fit must be 'squash' or 'crop'"),
         ({"faults": "ignore"}, "faults must be"),
         ({"validation": 1.5}, "validation must be a share"),
-        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be positive"),
+        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be three positive numbers"),
+        ({"spacing": 2}, "spacing must be three positive numbers, .* along D, H and W, got 2"),
+        ({"spacing": [2, 2]}, r"spacing must be three positive numbers, .*, got \[2, 2\]"),
+        ({"spacing": "2,2,2"}, "spacing must be three positive numbers, .*, got 2,2,2"),
     ):
         with pytest.raises(ValueError, match=message):
             open_data(tmp_path, **options)

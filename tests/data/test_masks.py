@@ -72,8 +72,20 @@ def test_several_values_are_classes(tmp_path):
     for path in (save_csv(tmp_path, masks), save_npz(tmp_path / "set.npz", masks)):
         data = open_data(path, test=0)
         assert data.classes == ("background", "1", "2", "3")
-        assert data.notes == ("masks hold the values 0, 1, 3: each is read as a class of its own",)
+        assert data.notes == (
+            "masks hold the values 0, 1, 3: each is read as a class of its own. Classes that are in no mask: 1 of 4,"
+            " for which networks get outputs all the same; number the classes 0 to 2",
+        )
         assert torch.equal(data["train"][0][1], torch.from_numpy(masks[0].astype(np.int64)))
+
+
+def test_classes_that_are_in_no_mask_are_counted(tmp_path):
+    """Values keep their numbers, so that they mean the same in a set that lacks one of them."""
+    for row, (values, note) in enumerate((((10, 20, 30), "Classes that are in no mask: 27 of 31"), ((1, 2, 3), None))):
+        data = open_data(save_npz(tmp_path / f"{row}.npz", masks_of(*values).astype(np.uint8)))
+        assert len(data.classes) == max(values) + 1
+        assert ("in no mask" in data.notes[0]) == (note is not None)
+        assert (note or "") in data.notes[0]
 
 
 def test_grey_levels_and_objects_are_foreground_and_noted(tmp_path):

@@ -122,6 +122,40 @@ def test_labels_that_are_no_class_numbers_are_refused(tmp_path, labels, found):
         open_data(tmp_path / "set.npz")
 
 
+@pytest.mark.parametrize(
+    ("train", "test", "names", "message"),
+    [
+        ([0, 1], [1, 2], None, "1 of 3 classes have images in other splits, but none to train on: 2"),
+        ([1, 2], [1, 2], None, "1 of 3 classes have no image: 0"),
+        ([0, 1], [0, 1], ["a", "b", "c"], "1 of 3 classes have no image: c"),
+        ([0, 14], [0, 1], None, "12 of 15 classes have no image: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, and 2 more; 1 of 15"),
+    ],
+)
+def test_classes_without_images_to_train_on_are_refused(tmp_path, train, test, names, message):
+    more = {} if names is None else {"class_names": names}
+    save(tmp_path / "set.npz", train_labels=np.tile(train, 10), test_labels=np.tile(test, 10), **more)
+    with pytest.raises(ValueError, match=f"set: {message}.* is the set complete"):
+        open_data(tmp_path / "set.npz")
+    data = open_data(tmp_path / "set.npz", faults="skip")
+    assert "; ".join(data.notes).startswith(message)
+    assert data["test"].labels.tolist() == test * 10
+
+
+def test_numbers_that_are_no_class_numbers_are_refused_at_once(tmp_path):
+    labels = np.tile([0, 10**15], 10)
+    save(tmp_path / "set.npz", train_labels=labels, test_labels=labels)
+    with pytest.raises(ValueError, match="set: 999999999999999 of 1000000000000001 classes have no image: 1, 2"):
+        open_data(tmp_path / "set.npz")
+
+
+def test_what_is_only_tested_on_may_lack_classes(tmp_path):
+    images = np.zeros((4, 8, 8), np.uint8)
+    np.savez(tmp_path / "set.npz", test_images=images, test_labels=[0, 2, 2, 0], class_names=["a", "b", "c", "d"])
+    data = open_data(tmp_path / "set.npz")
+    assert data.classes == ("a", "b", "c", "d")
+    assert data.notes == ("2 of 4 classes have no image: b, d",)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint64])
 def test_whole_numbers_of_any_type_are_labels(tmp_path, dtype):
     save(tmp_path / "set.npz", test_labels=(np.arange(20) % 4).astype(dtype))

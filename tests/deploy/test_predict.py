@@ -104,17 +104,31 @@ def test_channels_are_what_the_model_takes(folder, channels, name):
 def test_sixteen_bits_are_scaled_not_clipped(folder):
     deep = read_image(folder / "deep.png", Preprocessing(), 1)
     pixels = np.asarray(Image.open(folder / "rgb.png"))[..., 0] / 255
-    assert np.abs(deep[0].numpy() - pixels).max() < 1 / 254
+    np.testing.assert_allclose(deep[0].numpy(), pixels, atol=1e-6)
 
 
-@pytest.mark.parametrize(("dtype", "top"), [(np.uint16, 4095), (np.float32, 3.0), (np.int32, 70_000), (np.uint16, 1)])
-def test_deep_tiffs_are_read_as_in_training(tmp_path, monkeypatch, dtype, top):
+@pytest.mark.parametrize(
+    ("dtype", "top", "ending"),
+    [
+        (np.uint16, 4095, "tif"),
+        (np.float32, 3.0, "tif"),
+        (np.int32, 70_000, "tif"),
+        (np.uint16, 1, "tif"),
+        (np.uint16, 4095, "png"),
+        (np.uint16, 255, "png"),
+        (np.uint16, 1, "png"),
+    ],
+)
+def test_deep_files_are_read_as_in_training(tmp_path, monkeypatch, dtype, top, ending):
     monkeypatch.setenv("RINGCONV_CACHE", str(tmp_path / "cache"))
     values = (top * np.random.default_rng(0).random((4, 12, 20))).round(3 if dtype == np.float32 else 0)
     for number, image in enumerate(values.astype(dtype)):
-        path = tmp_path / "set" / "ab"[number % 2] / f"{number}.tif"
+        path = tmp_path / "set" / "ab"[number % 2] / f"{number}.{ending}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        tifffile.imwrite(path, image)
+        if ending == "tif":
+            tifffile.imwrite(path, image)
+        else:
+            Image.fromarray(image).save(path)
     data = open_data(tmp_path / "set", size=(9, 10), fit="crop", test=0.5)
     for split in data.splits.values():
         known = Preprocessing((9, 10), data.mean, data.std, fit="crop", scale=split.scale)

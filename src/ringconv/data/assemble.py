@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ringconv.data.decode import (
     Mask,
     Picture,
     Volume,
+    bits_of,
     has_bands,
     stored_sides,
     stored_type,
@@ -32,7 +34,7 @@ from ringconv.data.scales import scale_of
 from ringconv.data.splits import draw_per_class, hold_out, with_validation
 
 _NAMED = 10
-"""Files that a message lists; of the others it gives the number."""
+"""Files or classes that a message lists; of the others it gives the number."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def assemble(
     if not records:
         raise ValueError(f"{name} has no images")
     task: Task = "segment" if records[0].mask is not None else "classify"
-    notes = [] if task == "segment" else _class_notes(name, records, classes, options)
+    filled = {record.label for record in records}
+    trained = {record.label for record in records if record.split == "train"} or filled
+    notes = [] if task == "segment" else class_notes(name, filled, trained, classes, options)
     decoder = decoder or decoder_for([record.item for record in records], options)
     images, faults = read_files(name, [record.item for record in records], decoder, options, progress)
     targets: Rows = np.array([record.label for record in records], np.int64)
@@ -96,15 +100,16 @@ def assemble(
 
 
 def decoder_for(items: Sequence[Item], options: DataOptions) -> Decoder:
-    """How such files are read: by their suffixes, and for TIFFs by what is in them."""
-    tiffs = [item.path for item in items if suffix(item.path) in TIFFS]
+    """How such files are read: by their suffixes, and for TIFFs and deep pictures by what is in them."""
     volumes = [item.path for item in items if suffix(item.path) in VOLUMES]
     if volumes:
         _check_one_kind(volumes, items, "a volume")
         return Volume(options.sides(3), options.spacing, options.fit, dtype=_common_type(items))
-    with_bands = next((path for path in tiffs if has_bands(path)), None)
+    # Damaged files are named later, whatever the others are.
+    maybe = [path for path in (item.path for item in items) if suffix(path) in TIFFS or bits_of(path) != 8]
+    with_bands = next((path for path in maybe if has_bands(path)), None)
     if with_bands is not None:
-        _check_one_kind(tiffs, items, f"a TIFF of several bands or more than 8 bits ({with_bands})")
+        _check_one_kind(maybe, items, f"a TIFF of several bands, or a picture of more than 8 bits ({with_bands})")
         return Bands(options.sides(2), options.fit)
     return Picture(options.sides(2), options.fit, options.grey)
 
@@ -171,18 +176,26 @@ def _groups(records: Sequence[Record]) -> NDArray[np.str_] | None:
     return np.array([f"image {row}" if r.group is None else f"group {r.group}" for row, r in enumerate(records)])
 
 
-def _class_notes(name: str, records: Sequence[Record], classes: Sequence[str], options: DataOptions) -> list[str]:
-    """Classes without an image, and those that can only be answered wrongly because no image trains them."""
-    filled = {record.label for record in records}
-    trained = {record.label for record in records if record.split == "train"} or filled
+def class_notes(
+    name: str, filled: Collection[int], trained: Collection[int], classes: Sequence[object], options: DataOptions
+) -> list[str]:
+    """Classes without an image, and those that can only be answered wrongly because no image trains them.
+
+    Args:
+        filled, trained: numbers of the classes that have images, and images to train on.
+        classes: their names, or numbers.
+    """
+    filled = {label for label in filled if 0 <= label < len(classes)}
+    untrained = sorted(filled.difference(trained))
     notes = []
-    for numbers, what in (
-        (set(range(len(classes))) - filled, "have no image"),
-        (filled - trained, "have images in other splits, but none to train on"),
+    for count, numbers, what in (
+        (len(classes) - len(filled), (n for n in range(len(classes)) if n not in filled), "have no image"),
+        (len(untrained), iter(untrained), "have images in other splits, but none to train on"),
     ):
-        if numbers:
-            titles = ", ".join(classes[number] for number in sorted(numbers))
-            notes.append(f"{len(numbers)} of {len(classes)} classes {what}: {titles}")
+        if count:
+            titles = [str(classes[number]) for number in itertools.islice(numbers, _NAMED)]
+            shown = ", ".join(titles + ([f"and {count - _NAMED} more"] if count > _NAMED else []))
+            notes.append(f"{count} of {len(classes)} classes {what}: {shown}")
     if notes and options.faults == "refuse":
         raise ValueError(f"{name}: {'; '.join(notes)}; is the set complete? faults='skip' goes on")
     return notes
@@ -206,8 +219,9 @@ def _common_spacing(name: str, items: Sequence[Item], decoder: Decoder) -> tuple
     first = spacings[0]
     other = np.flatnonzero((np.abs(spacings - first) > 0.01 * first).any(1))
     if len(other):
+        one, another = (" x ".join(f"{step:g}" for step in spacings[row]) for row in (0, other[0]))
         raise ValueError(
-            f"{name}: voxels differ in size, {tuple(first)} in {items[0].path} and {tuple(spacings[other[0]])} in"
-            f" {items[other[0]].path}; give a spacing that all are resampled to"
+            f"{name}: voxels differ in size, {one} in {items[0].path} and {another} in {items[other[0]].path}; give a"
+            " spacing that all are resampled to"
         )
     return tuple(float(step) for step in first)

@@ -97,20 +97,15 @@ class Mask:
 
 @dataclass(frozen=True)
 class Bands:
-    """A TIFF with any number of bands of any depth: (H, W, C), upright as it notes, in the file's own type."""
+    """A TIFF with any number of bands of any depth, or a PNG or PGM of 16 bits: (H, W, C), upright as it notes, in the
+    file's own type. An alpha channel of a PNG is dropped."""
 
     dimensions: ClassVar[int] = 2
     size: tuple[int, ...] | None = None
     fit: Fit = "squash"
 
     def __call__(self, item: Item) -> Array:
-        with needs("tifffile", "data").TiffFile(item.path) as file:
-            series, orientation = file.series[0], _orientation(file)
-            axes, pixels = series.axes, series.asarray()
-        if "Y" not in axes or "X" not in axes:
-            raise ValueError(f"a TIFF with the axes {axes} has no rows and columns")
-        pixels = np.moveaxis(pixels, (axes.index("Y"), axes.index("X")), (0, 1))
-        pixels = _upright(pixels.reshape(*pixels.shape[:2], -1), orientation)
+        pixels = _tiff(item.path) if suffix(item.path) in TIFFS else _deep_picture(item.path)
         return pixels if self.size is None else _fitted(pixels, self.size, self.fit)
 
 
@@ -242,9 +237,27 @@ def resampled_type(dtype: Any) -> Any:
     return np.dtype(np.float32) if dtype == np.bool_ else dtype
 
 
+def bits_of(path: Path) -> int | None:
+    """Of each channel of a picture that is no TIFF, 8 or 16; None if it does not say, since it is damaged."""
+    try:
+        if suffix(path) == ".png":
+            with path.open("rb") as file:
+                return 16 if file.read(25)[24] == 16 else 8
+        if suffix(path) in (".pgm", ".ppm"):
+            with needs("PIL.Image", "data").open(path) as image:
+                return 16 if image.mode == "I" else 8
+    except ImportError:
+        raise
+    except Exception:
+        return None
+    return 8
+
+
 def has_bands(path: Path) -> bool:
-    """Whether a TIFF is more than an 8-bit picture: grey or coloured, with alpha or without. One that cannot be read is
+    """Whether a picture is more than one of 8 bits, grey or coloured, with alpha or without. One that cannot be read is
     named later."""
+    if suffix(path) not in TIFFS:
+        return bits_of(path) == 16
     tifffile = needs("tifffile", "data")
     try:
         with tifffile.TiffFile(path) as file:
@@ -315,6 +328,32 @@ def _is_lossy(path: Path) -> bool:
             length = int.from_bytes(head[4:], "little")
             file.seek(length + length % 2, os.SEEK_CUR)
     return False
+
+
+def _tiff(path: Path) -> Array:
+    """(H, W, C)"""
+    with needs("tifffile", "data").TiffFile(path) as file:
+        series, orientation = file.series[0], _orientation(file)
+        axes, pixels = series.axes, series.asarray()
+    if "Y" not in axes or "X" not in axes:
+        raise ValueError(f"a TIFF with the axes {axes} has no rows and columns")
+    pixels = np.moveaxis(pixels, (axes.index("Y"), axes.index("X")), (0, 1))
+    return _upright(pixels.reshape(*pixels.shape[:2], -1), orientation)
+
+
+def _deep_picture(path: Path) -> Array:
+    """(H, W, C) of a PNG or PGM, as deep as it is; Pillow would cut colours of 16 bits to 8."""
+    if suffix(path) != ".png":
+        pixels = np.asarray(_opened(path, scaled=False))
+        # To Pillow 16 bits are 32, with white at 65535.
+        pixels = pixels.astype(np.uint16) if pixels.dtype == np.int32 else pixels
+        return pixels.reshape(*pixels.shape[:2], -1)
+    pixels = needs("imagecodecs", "data").png_decode(path.read_bytes())
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    with needs("PIL.Image", "data").open(path) as file:
+        orientation = file.getexif().get(_ORIENTATION, 1)
+    colours = pixels.shape[2] - (pixels.shape[2] in (2, 4))
+    return np.ascontiguousarray(_upright(pixels[..., :colours], orientation))
 
 
 def _orientation(file: Any) -> int:

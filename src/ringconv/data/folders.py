@@ -114,8 +114,13 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
         unlabelled = [line for line, label in enumerate(labels, 2) if not label]
         if unlabelled:
             raise ValueError(f"{path}: no label in line {unlabelled[0]}, and in {len(unlabelled)} lines altogether")
+        if "mask" not in columns:
+            _check_no_measures(path, labels)
     records = []
     for line, (row, label) in enumerate(zip(rows, labels, strict=True), 2):
+        for purpose in ("path", "mask"):
+            if purpose in columns and not _value(row, columns, purpose):
+                raise ValueError(f"{path}: line {line} has no {purpose}")
         image = path.parent / (_value(row, columns, "path") or "")
         mask = path.parent / (_value(row, columns, "mask") or "") if "mask" in columns else None
         for file_path in (image, mask):
@@ -136,12 +141,52 @@ def load_csv(path: Path, options: DataOptions, progress: Progress) -> DataSet:
     if any(record.split for record in records) and not all(record.split for record in records):
         raise ValueError(f"{path}: some lines have a split and some have none")
     check_groups(path, ((record.group, record.split) for record in records))
-    if "mask" not in columns:
-        return assemble(path.stem, records, classes, options, progress)
-    masks = [record.mask for record in records if record.mask is not None]
-    found, notes = classes_in_files(path.stem, masks, options, progress)
-    data = assemble(path.stem, records, found, options, progress)
-    return replace(data, notes=(*data.notes, *notes))
+    records, notes = _each_once(path, records)
+    if "mask" in columns:
+        masks = [record.mask for record in records if record.mask is not None]
+        found, more = classes_in_files(path.stem, masks, options, progress)
+        classes, notes = list(found), notes + more
+    data = assemble(path.stem, records, classes, options, progress)
+    return replace(data, notes=(*data.notes, *notes, *_unused(header, columns)))
+
+
+def _unused(header: Sequence[str], columns: dict[str, str]) -> tuple[str, ...]:
+    """A note on the columns that mean nothing here, one of which may say what belongs together."""
+    names = [name.strip() for name in header if name.strip() and name not in columns.values()]
+    if not names:
+        return ()
+    hint = "; one called group or patient would keep what belongs together in one split" * ("group" not in columns)
+    return (f"columns that are not used: {', '.join(names)}{hint}",)
+
+
+def _check_no_measures(path: Path, labels: Sequence[str | None]) -> None:
+    """Raise ValueError for numbers of which some are not whole, which would be a class each."""
+    try:
+        numbers = [float(label or "") for label in labels]
+    except ValueError:
+        return  # names
+    wrong = [row for row, number in enumerate(numbers) if not number.is_integer()]
+    if wrong:
+        raise ValueError(
+            f"{path}: labels must be classes, and {labels[wrong[0]]!r} in line {wrong[0] + 2} is a measure; if classes"
+            " are meant, give them names that are no numbers"
+        )
+
+
+def _each_once(path: Path, records: Sequence[Record]) -> tuple[list[Record], tuple[str, ...]]:
+    """Each file once, which otherwise may be in training and in testing; with a note on what was dropped."""
+    first: dict[Path, tuple[int, Record]] = {}
+    for line, record in enumerate(records, 2):
+        before, same = first.setdefault(record.item.path.resolve(), (line, record))
+        for what in ("label", "mask", "group", "split"):
+            if getattr(record, what) != getattr(same, what):
+                raise ValueError(
+                    f"{path}, line {line}: {record.item.path} is in line {before} too, with another {what}; list it"
+                    " once"
+                )
+    dropped = len(records) - len(first)
+    note = f"{dropped} of {len(records)} lines list a file that is in a line above, and are left out"
+    return [record for _, record in first.values()], (note,) if dropped else ()
 
 
 def _read_csv(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
@@ -171,7 +216,7 @@ def _value(row: dict[str, str], columns: dict[str, str], purpose: str) -> str | 
 
 def _natural(label: str) -> tuple[bool, float, str]:
     """Sorts 2 before 10, and numbers before names."""
-    return (False, float(label), label) if label.isdigit() else (True, 0.0, label)
+    return (False, float(label), label) if label.isdecimal() else (True, 0.0, label)
 
 
 def _group_function(options: DataOptions, folder: Path) -> Callable[[Path], str] | None:

@@ -110,7 +110,14 @@ def _classes_of(values: Sequence[float]) -> tuple[Classes, Notes]:
         return ("background", "foreground"), () if len(above_0) < len(values) or not values else nothing_else
     if all(value in range(_HIGHEST_CLASS + 1) for value in values):
         classes = ("background", *(str(number) for number in range(1, int(max(values)) + 1)))
-        return classes, (f"masks hold {_listed(values)}: each is read as a class of its own",)
+        said = f"masks hold {_listed(values)}: each is read as a class of its own"
+        # Closing the gaps would make the same value another class wherever a set lacks one.
+        if empty := len(classes) - 1 - len(above_0):
+            said += (
+                f". Classes that are in no mask: {empty} of {len(classes)}, for which networks get outputs all the"
+                f" same; number the classes 0 to {len(above_0)}"
+            )
+        return classes, (said,)
     return ("background", "foreground"), (
         f"masks hold {_listed(values)}, which do not look like class numbers (0 to {_HIGHEST_CLASS}): everything above"
         " 0 is read as foreground",

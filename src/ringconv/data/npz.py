@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringconv.data import cache
+from ringconv.data.assemble import class_notes
 from ringconv.data.dataset import DataSet, Rows, Split, Task
 from ringconv.data.known import known_statistics
 from ringconv.data.masks import with_class_numbers
@@ -47,9 +50,9 @@ def load_npz(path: Path, options: DataOptions) -> DataSet:
     if task == "segment":
         classes, splits, more = with_class_numbers(path, splits, classes, options)
         notes += more
-    elif not classes:
-        highest = max((int(split.targets[:].max()) for split in splits.values() if len(split)), default=0)
-        classes = tuple(map(str, range(highest + 1)))
+    else:
+        classes, more = _classes(path, splits, classes, options)
+        notes += more
     splits = with_validation(splits, options.validation, options.seed)
     if not splits:
         raise ValueError(f"{path} has no image in {', '.join(names)}")
@@ -111,6 +114,20 @@ def _class_numbers(where: str, labels: NDArray[Any]) -> NDArray[np.int64]:
             f" {wrong[0]}; their names belong in class_names"
         )
     return labels.astype(np.int64)
+
+
+def _classes(
+    path: Path, splits: Mapping[str, Split], names: tuple[str, ...], options: DataOptions
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the classes, which are their numbers if the file has no names, and notes on those without images."""
+    found = {name: set(np.unique(split.targets[:]).tolist()) for name, split in splits.items()}
+    filled = {label for labels in found.values() for label in labels}
+    numbers = range(max(filled, default=0) + 1)
+    trained = found.get("train") or filled
+    # What is only tested on may lack classes that the network knows; its numbers are not to be closed up for that.
+    checked = options if found.get("train") else replace(options, faults="skip")
+    notes = class_notes(path.stem, filled, trained, names or numbers, checked)
+    return names or tuple(map(str, numbers)), tuple(notes)
 
 
 def _dimensions(path: Path, shape: tuple[int, ...]) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 GroupOf = Callable[[Path], str]
 
@@ -58,8 +59,13 @@ class DataOptions:
             raise ValueError(f"test must be a share in [0, 1], got {self.test}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be a share in [0, 1), got {self.validation}")
-        if self.spacing is not None and not all(step > 0 for step in self.spacing):
-            raise ValueError(f"spacing must be positive, got {self.spacing}")
+        if self.spacing is not None:
+            steps: Any = self.spacing  # of a command line: anything
+            is_list = isinstance(steps, list | tuple) and len(steps) == 3
+            if not is_list or not all(isinstance(step, Real) and step > 0 for step in steps):
+                raise ValueError(
+                    f"spacing must be three positive numbers, the size of a voxel along D, H and W, got {self.spacing}"
+                )
 
     def sides(self, dimensions: int, default: int | None = None) -> tuple[int, ...] | None:
         """The size, one number per axis; None to leave files as they are."""

@@ -35,14 +35,12 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_image(path: Path, preprocessing: Preprocessing, channels: int) -> Tensor:
-    """(C, H, W), ready for the model. Grey, palette, alpha and 16 bits become what the model takes.
+    """(C, H, W), ready for the model. Grey, palette and alpha become what the model takes.
 
-    TIFFs that are more than 8-bit pictures are read as training reads them: all bands, in full depth.
+    Files that are more than 8-bit pictures are read as training reads them: all bands, in full depth.
     """
-    if path.suffix.lower() in TIFFS and has_bands(path):
-        pixels = _bands(path, preprocessing, channels)
-    else:
-        pixels = _picture(path, preprocessing, channels)
+    read = _bands if has_bands(path) else _picture
+    pixels = read(path, preprocessing, channels)
     planes = torch.from_numpy(pixels.astype(np.float32) / _scale(pixels, preprocessing))
     planes = planes[None] if planes.dim() == 2 else planes.movedim(-1, 0)
     return normalise(planes[None], preprocessing.mean, preprocessing.std)[0].contiguous()
