@@ -62,7 +62,7 @@ class DataOptions:
         if self.spacing is not None:
             steps: Any = self.spacing  # of a command line: anything
             is_list = isinstance(steps, list | tuple) and len(steps) == 3
-            if not is_list or not all(isinstance(step, Real) and step > 0 for step in steps):
+            if not is_list or not all(isinstance(step, Real) and float(step) > 0 for step in steps):
                 raise ValueError(
                     f"spacing must be three positive numbers, the size of a voxel along D, H and W, got {self.spacing}"
                 )
