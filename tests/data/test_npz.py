@@ -182,6 +182,9 @@ def test_what_is_wrong_is_said(tmp_path):
     save(path, test_labels=np.full((20, 1), 9), class_names=np.array(["a", "b", "c", "d"]))
     with pytest.raises(ValueError, match="set, test: 20 labels are not of the 4 classes"):
         open_data(path)
+    save(path, train_labels=np.arange(20) % 2 - 1)
+    with pytest.raises(ValueError, match="set, train: 10 labels are not of the 4 classes 0 to 3; the first is -1"):
+        open_data(path)
     save(path, train_labels=np.zeros((20, 3), np.uint8))
     with pytest.raises(ValueError, match="3 labels per image"):
         open_data(path)

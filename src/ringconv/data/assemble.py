@@ -185,8 +185,7 @@ def class_notes(
         filled, trained: numbers of the classes that have images, and images to train on.
         classes: their names, or numbers.
     """
-    filled = {label for label in filled if 0 <= label < len(classes)}
-    untrained = sorted(filled.difference(trained))
+    untrained = sorted(set(filled).difference(trained))
     notes = []
     for count, numbers, what in (
         (len(classes) - len(filled), (n for n in range(len(classes)) if n not in filled), "have no image"),

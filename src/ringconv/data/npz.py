@@ -122,7 +122,9 @@ def _classes(
     """Names of the classes, which are their numbers if the file has no names, and notes on those without images."""
     found = {name: set(np.unique(split.targets[:]).tolist()) for name, split in splits.items()}
     filled = {label for labels in found.values() for label in labels}
-    numbers = range(max(filled, default=0) + 1)
+    numbers = range(len(names) or max(filled, default=0) + 1)
+    if any(label not in numbers for label in filled):
+        return names or tuple(map(str, numbers)), ()  # which the data set refuses
     trained = found.get("train") or filled
     # What is only tested on may lack classes that the network knows; its numbers are not to be closed up for that.
     checked = options if found.get("train") else replace(options, faults="skip")
