@@ -355,7 +355,8 @@ def test_network_learns_and_is_invariant():
         kernel_size=(5, 5, 3, 3),
     )  # fmt: skip
     x, labels = torch.randn(12, 3, 13, 13), torch.arange(12) % 3
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    # At ten times the rate, where it ends depends on the last bits of the sums.
+    optimiser = torch.optim.SGD(network.parameters(), lr=0.005, momentum=0.9)
     losses = []
     for _ in range(20):
         optimiser.zero_grad()
